@@ -41,6 +41,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "rebalance",
         "rolling-restart",
         "get-errors",
+        "state",
         "logs",
         "report",
         "set_log_level",

@@ -1,0 +1,203 @@
+"""`storm state`: look into stored state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from squall_cli.options import Settings, json_option, settings_options
+from squall_cli.output import print_json, print_table, say
+
+if TYPE_CHECKING:
+    from squall_common.state.inspect import StoredTaskState
+
+_VALUE_CHARS_MAX = 200
+
+
+@click.group("state")
+def command() -> None:
+    """Look into the stored state of topologies."""
+
+
+@command.command("inspect")
+@click.argument("where", metavar="URL|TOPOLOGY")
+@click.option("--topology", metavar="NAME", help="Of a URL: only the state of this topology.")
+@click.option("--component", metavar="ID", help="Only the state of this bolt.")
+@click.option("--keys", "list_keys", is_flag=True, help="List keys with their values.")
+@click.option("--key", metavar="KEY", help="Print the value of a key: JSON, or plain text.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="List at most N keys.",
+)
+@json_option
+@settings_options
+def inspect(
+    settings: Settings,
+    where: str,
+    topology: str | None,
+    component: str | None,
+    list_keys: bool,
+    key: str | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Show the stored state of bolts: tasks, keys and sizes.
+
+    The store is named by its URL or path, or by a topology that runs, whose
+    topology.state.url is asked for. With --keys or --key, its entries are
+    read; a tuple is written as a JSON list. What is not stored yet, at most an
+    interval's changes, is not shown.
+    """
+    from squall_common.errors import SquallError
+    from squall_common.state.checkpoint_store import CheckpointStore
+    from squall_common.state.inspect import stored_states
+
+    url = where
+    if "/" not in where:
+        url, topology = _url_of(settings, where), where
+    found = list(stored_states(CheckpointStore(url), topology, component))
+    if not found:
+        what = "".join(
+            f" of {kind} {name!r}"
+            for kind, name in (("topology", topology), ("bolt", component))
+            if name is not None
+        )
+        raise SquallError(f"there is no state{what} in {url}")
+    if list_keys or key is not None:
+        _print_entries(found, key, limit, as_json=as_json)
+    elif as_json:
+        print_json([_as_json(one) for one in found])
+    else:
+        _print_tasks(found)
+    damaged = [one.damage for one in found if one.damage is not None]
+    if damaged:
+        raise SquallError("\n".join(damaged))
+
+
+def _url_of(settings: Settings, name: str) -> str:
+    """Where the state of a running topology is stored."""
+    import json
+
+    from squall_cli.cluster.nimbus import call_nimbus
+    from squall_common.config.options.typed import TopologyOptions
+    from squall_common.errors import SquallError
+
+    client = settings.client()
+    topology_id = call_nimbus(client, "getTopologySummaryByName", name).id
+    options = TopologyOptions.read(json.loads(call_nimbus(client, "getTopologyConf", topology_id)))
+    if options.topology_state_provider != "store" or options.topology_state_url is None:
+        raise SquallError(
+            f"the state of {name!r} is not in a store: its topology.state.provider is "
+            f"{options.topology_state_provider!r}",
+            hint="only state of the provider 'store' can be inspected",
+        )
+    return options.topology_state_url
+
+
+def _as_json(one: StoredTaskState) -> dict[str, Any]:
+    answer: dict[str, Any] = {
+        "topology": one.topology,
+        "component": one.component,
+        "task": one.task,
+    }
+    if one.damage is not None:
+        return {**answer, "damage": one.damage}
+    footer = one.segments[-1].footer
+    return {
+        **answer,
+        "tasks": footer.tasks,
+        "max_parallelism": footer.max_parallelism,
+        "keys": footer.keys,
+        "bound_keys": footer.bound,
+        "bytes": one.size,
+        "segments": len(one.segments),
+        "epoch": footer.epoch,
+        "generation": footer.generation,
+    }
+
+
+def _print_tasks(found: Iterable[StoredTaskState]) -> None:
+    rows: list[tuple[object, ...]] = []
+    for one in found:
+        if one.damage is not None:
+            rows.append((one.topology, one.component, one.task, "damaged", "", "", "", ""))
+            continue
+        last = one.segments[-1].footer
+        sizes = (last.keys, last.bound, one.size, len(one.segments), last.epoch)
+        rows.append((one.topology, one.component, one.task, *map(str, sizes)))
+    columns = ("TOPOLOGY", "BOLT", "TASK", "KEYS", "BOUND", "BYTES", "SEGMENTS", "EPOCH")
+    print_table(columns, rows)
+
+
+def _print_entries(
+    found: Iterable[StoredTaskState], key: str | None, limit: int, *, as_json: bool
+) -> None:
+    from squall_common.errors import SquallError
+
+    wanted = None if key is None else _forms_of(key)
+    rows: list[tuple[StoredTaskState, Any, Any]] = []
+    more = 0
+    for one in found:
+        for each, value in one.entries():
+            if wanted is not None and _plain(each) not in wanted:
+                continue
+            if len(rows) < limit:
+                rows.append((one, each, value))
+            else:
+                more += 1
+    if key is not None and not rows:
+        raise SquallError(f"no task has the key {key}")
+    if as_json:
+        print_json(
+            [
+                {
+                    "topology": one.topology,
+                    "component": one.component,
+                    "task": one.task,
+                    "key": _plain(each),
+                    "value": _plain(value),
+                }
+                for one, each, value in rows
+            ]
+        )
+    else:
+        columns = ("BOLT", "TASK", "KEY", "VALUE")
+        listed = [
+            (one.component, one.task, _short(each), _short(value, whole=key is not None))
+            for one, each, value in rows
+        ]
+        print_table(columns, listed)
+    if more:
+        say(f"{more} more keys are not shown (--limit).")
+
+
+def _forms_of(key: str) -> list[Any]:
+    """What a key on the command line may mean."""
+    import json
+
+    try:
+        return [key, json.loads(key)]
+    except ValueError:
+        return [key]
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON can have it."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    return repr(value)
+
+
+def _short(value: Any, *, whole: bool = False) -> str:
+    text = repr(value)
+    return text if whole or len(text) <= _VALUE_CHARS_MAX else text[:_VALUE_CHARS_MAX] + "..."

@@ -1,0 +1,136 @@
+"""Looks into stored state from outside, without the topology's code.
+
+Types that only the topology knows are shown, not made: see `Shown`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from squall_common.names import decode_znode, encode_znode
+from squall_common.state.checkpoint_store import CheckpointStore
+from squall_common.state.errors import StateDamagedError
+from squall_common.state.keyed import KeyedState
+from squall_common.state.segment import Segment
+from squall_common.state.task_store import read_chain, segment_names
+
+# By the codes of extension types, which are those of tuples between workers.
+_TUPLE, _BIG_INT, _UUID, _SURROGATE, _BYTEARRAY, _PICKLE = 1, 4, 10, 16, 17, 15
+_NAMES = {
+    2: "set",
+    3: "frozenset",
+    5: "datetime",
+    6: "date",
+    7: "time",
+    8: "timedelta",
+    9: "Decimal",
+    11: "dataclass",
+    12: "enum",
+    13: "namedtuple",
+    14: "registered",
+    18: "complex",
+    19: "Path",
+    20: "dict",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A value of a type that is not made here."""
+
+    kind: str
+    text: str
+
+    def __repr__(self) -> str:
+        return f"{self.kind}({self.text})"
+
+
+class PlainCodec:
+    """Decodes what a topology has encoded. Imports nothing of it and makes none of its objects."""
+
+    def __init__(self) -> None:
+        self._unpack = msgspec.msgpack.Decoder(ext_hook=self._from_ext).decode
+
+    def encode_rows(self, rows: Sequence[Sequence[Any]]) -> bytes:
+        raise ValueError("it only decodes")
+
+    def decode_rows(self, data: bytes) -> list[list[Any]]:
+        try:
+            rows: list[list[Any]] = self._unpack(data)
+        except msgspec.MsgspecError as error:
+            raise ValueError(str(error)) from error
+        return rows
+
+    def _from_ext(self, code: int, data: memoryview) -> Any:
+        if code == _TUPLE:
+            return tuple(self._unpack(data))
+        if code == _BIG_INT:
+            return int.from_bytes(data, "little", signed=True)
+        if code in (_UUID, _BYTEARRAY, _PICKLE):
+            kind = {_UUID: "UUID", _BYTEARRAY: "bytearray", _PICKLE: "pickle"}[code]
+            return Shown(kind, bytes(data).hex())
+        if code == _SURROGATE:
+            return bytes(data).decode("utf-8", "surrogatepass")
+        return Shown(_NAMES.get(code, f"type {code}"), repr(self._unpack(data)))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTaskState:
+    """The state of one task, as its newest segment describes it."""
+
+    topology: str
+    component: str
+    task: int  # its index
+    folder: str
+    segments: tuple[Segment, ...] = ()  # the oldest first; empty if they are damaged
+    damage: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes that a restart reads."""
+        return sum(segment.ref.size for segment in self.segments)
+
+    def entries(self) -> Iterator[tuple[Any, Any]]:
+        """Keys and values. Raises StateDamagedError."""
+        if not self.segments:
+            return iter(())
+        groups = self.segments[-1].footer.max_parallelism
+        state = KeyedState(groups, PlainCodec())
+        state.restore([self.segments], range(groups), bound=True)
+        return state.items()
+
+
+def stored_states(
+    store: CheckpointStore, topology: str | None = None, component: str | None = None
+) -> Iterator[StoredTaskState]:
+    """The states of tasks that are in a store: of all topologies and components, or of those named.
+    Raises StateStoreError."""
+    topologies = store.names() if topology is None else [encode_znode(topology)]
+    for topology_name in topologies:
+        found = store.names(topology_name) if component is None else [encode_znode(component)]
+        for component_name in found:
+            for index in store.names(f"{topology_name}/{component_name}"):
+                folder = f"{topology_name}/{component_name}/{index}"
+                if index.isdecimal():
+                    yield from _stored(store, topology_name, component_name, index, folder)
+
+
+def _stored(
+    store: CheckpointStore, topology: str, component: str, index: str, folder: str
+) -> Iterator[StoredTaskState]:
+    names = segment_names(store.names(folder))
+    if not names:
+        return
+    segments: tuple[Segment, ...] = ()
+    damage = None
+    try:
+        segments = tuple(read_chain(store, folder, names))
+    except StateDamagedError as error:
+        damage = error.message
+    yield StoredTaskState(
+        decode_znode(topology), decode_znode(component), int(index), folder, segments, damage
+    )

@@ -1,0 +1,143 @@
+"""`storm state inspect` reads what tasks have stored."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.fake_nimbus import FakeNimbus
+
+from squall_common.state.checkpoint_store import CheckpointStore
+from squall_common.state.keyed import KeyedState
+from squall_common.state.task_store import SegmentStore, TaskPlace
+from squall_engine.core.codec import ValueCodec
+from squall_thrift import storm
+
+
+def stored(url: Path, topology: str, component: str, values: dict[Any, Any], task: int = 0) -> None:
+    store = SegmentStore(CheckpointStore(str(url)), TaskPlace(topology, component, task, 2, 128))
+    state = KeyedState(128, ValueCodec())
+    store.open(state)
+    for key, value in values.items():
+        state.current = key
+        state.put(key, value)
+        store.write(state.snapshot(store.epoch + 1), ValueCodec())
+        state.completed(store.epoch)
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Path:
+    folder = tmp_path / "store"
+    stored(folder, "visits", "count", {"ann": 3, ("ann", 7): [1, {"page": "/"}]})
+    stored(folder, "visits", "count", {"bob": dt.date(2026, 11, 24), 2**70: "big"}, task=1)
+    stored(folder, "other topology", "sum", {b"x": 1.5})
+    return folder
+
+
+def test_tasks_are_a_table(command: Any, url: Path) -> None:
+    status, out, err = command("state", "inspect", str(url))
+    assert (status, err) == (0, "")
+    rows = [line.split() for line in out.splitlines()]
+    assert rows[0] == ["TOPOLOGY", "BOLT", "TASK", "KEYS", "BOUND", "BYTES", "SEGMENTS", "EPOCH"]
+    assert [row[:1] for row in rows[1:]] == [["other"], ["visits"], ["visits"]]
+    assert rows[2][:5] == ["visits", "count", "0", "2", "0"]
+
+
+def test_tasks_as_json(command: Any, url: Path) -> None:
+    status, out, _ = command("state", "inspect", str(url), "--topology", "visits", "--json")
+    assert status == 0
+    first, second = json.loads(out)
+    assert first["bytes"] > 0
+    del first["bytes"]
+    assert first == {
+        "topology": "visits",
+        "component": "count",
+        "task": 0,
+        "tasks": 2,
+        "max_parallelism": 128,
+        "keys": 2,
+        "bound_keys": 0,
+        "segments": 2,
+        "epoch": 2,
+        "generation": 1,
+    }
+    assert second["task"] == 1
+
+
+def test_keys_and_values_are_shown_without_the_topologys_code(command: Any, url: Path) -> None:
+    status, out, _ = command(
+        "state", "inspect", str(url), "--topology", "visits", "--keys", "--json"
+    )
+    assert status == 0
+    found = [(row["task"], row["key"], row["value"]) for row in json.loads(out)]
+    assert found == [
+        (0, "ann", 3),
+        (0, ["ann", 7], [1, {"page": "/"}]),
+        (1, "bob", "date('2026-11-24')"),
+        (1, 2**70, "big"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"), [("ann", "3"), ('["ann", 7]', "[1, {'page': '/'}]"), ('"bob"', "date(")]
+)
+def test_the_value_of_a_key(command: Any, url: Path, key: str, shown: str) -> None:
+    status, out, _ = command("state", "inspect", str(url), "--topology", "visits", "--key", key)
+    assert status == 0
+    assert shown in out
+    assert len(out.splitlines()) == 2
+
+
+def test_more_keys_than_the_limit_are_counted(command: Any, url: Path) -> None:
+    status, out, err = command("state", "inspect", str(url), "--keys", "--limit", "2")
+    assert status == 0
+    assert len(out.splitlines()) == 3
+    assert "3 more keys are not shown" in err
+
+
+def test_a_running_topology_is_asked_for_its_store(
+    command: Any, url: Path, nimbus: FakeNimbus
+) -> None:
+    nimbus.answers["getTopologySummaryByName"] = storm.TopologySummary(
+        id="visits-1-17",
+        name="visits",
+        num_tasks=2,
+        num_executors=2,
+        num_workers=1,
+        uptime_secs=1,
+        status="ACTIVE",
+    )
+    conf = {"topology.state.provider": "store", "topology.state.url": str(url)}
+    nimbus.answers["getTopologyConf"] = json.dumps(conf)
+    status, out, _ = command("state", "inspect", "visits")
+    assert status == 0
+    assert "other" not in out
+    assert len(out.splitlines()) == 3
+    nimbus.answers["getTopologyConf"] = "{}"
+    status, _, err = command("state", "inspect", "visits")
+    assert status == 1
+    assert "its topology.state.provider is 'memory'" in err
+
+
+def test_what_is_not_there_is_said(command: Any, url: Path) -> None:
+    status, _, err = command("state", "inspect", str(url), "--topology", "none")
+    assert status == 1
+    assert f"there is no state of topology 'none' in {url}" in err
+    status, _, err = command("state", "inspect", str(url), "--key", "none")
+    assert status == 1
+    assert "no task has the key none" in err
+
+
+def test_a_damaged_file_is_named_and_the_others_are_shown(command: Any, url: Path) -> None:
+    newest = sorted((url / "visits" / "count" / "00000").glob("*.segment"))[-1]
+    data = bytearray(newest.read_bytes())
+    data[-30] ^= 1
+    newest.write_bytes(bytes(data))
+    status, out, err = command("state", "inspect", str(url), "--topology", "visits")
+    assert status == 1
+    assert newest.name in err
+    assert "is damaged" in err
+    assert [line.split()[2:4] for line in out.splitlines()[1:]] == [["0", "damaged"], ["1", "2"]]
