@@ -296,6 +296,8 @@ def _store(new: NewTask, stored: StoredTask, bolt: BoltTask) -> None:
         )
     stored.attach(bolt)
     stored.state.set_ttl(getattr(new.user, "state_ttl_secs", None))
+    for name, read in stored.gauges().items():
+        new.context.gauge(name, read)
 
 
 def rebind(new: NewTask, task: Task) -> None:

@@ -76,10 +76,15 @@ class StoredTask:
         self._idle = asyncio.Event()  # nothing is being written
         self._idle.set()
 
-    @property
-    def store_size(self) -> int:
-        """Bytes that a restart has to read."""
-        return self._store.size
+    def gauges(self) -> dict[str, Callable[[], float]]:
+        """What the task's metrics show of its state."""
+        return {
+            "state.keys": lambda: len(self.state),
+            "state.bytes": lambda: self._store.size,
+            "state.bound-keys": lambda: self.state.bound,
+            "state.held-tuples": lambda: self.held,
+            "state.flush-secs": lambda: self.last_flush_secs,
+        }
 
     @property
     def held(self) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from squall import Spout, StatefulBolt, TopologyBuilder
+from squall_common.component.instruments import Gauge
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.errors import ConfigError
 from squall_common.state.checkpoint_store import CheckpointStore
@@ -217,6 +218,31 @@ async def test_a_tuple_is_acked_only_after_a_flush(tmp_path: Path) -> None:
         assert await engine.stop(drain_secs=20)
     assert sorted(spout.acked) == [0, 1, 2]
     assert stored_counts(str(tmp_path)) == {"a": 2, "b": 1}
+
+
+async def test_metrics_show_how_large_the_state_is(tmp_path: Path) -> None:
+    conf = {"topology.state.provider": "store", "topology.state.url": str(tmp_path), **FAST}
+    engine, _ = engine_of(["a", "b", "a"], Count(), conf, tasks=1)
+    await engine.start()
+    engine.set_active(True)
+    spout = spout_of(engine)
+    async with asyncio.timeout(30):
+        await engine.run_until(lambda: len(spout.acked) == 3)
+    (folder,) = tmp_path.glob("words/count/00000")
+    size = sum(file.stat().st_size for file in folder.glob("*.segment"))
+    found = {
+        name: gauge.value
+        for component, _, name, gauge in engine.instruments()
+        if component == "count" and isinstance(gauge, Gauge)
+    }
+    assert (found.pop("state.flush-secs") or 0) > 0
+    assert found == {
+        "state.keys": 2,
+        "state.bytes": size,
+        "state.bound-keys": 0,
+        "state.held-tuples": 0,
+    }
+    await engine.stop(drain_secs=1)
 
 
 async def test_while_the_store_is_away_tuples_wait_and_nothing_is_lost(
