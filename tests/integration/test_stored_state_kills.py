@@ -3,6 +3,7 @@ every moment, and the topology goes on from it."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -126,8 +127,12 @@ def test_nothing_that_was_acked_is_missing_from_the_state_however_often_workers_
                 os.kill(pid, signal.SIGKILL)
             wait_for("the state", nothing_is_missing, 30)
         wait_for("all acks", lambda: len(acked(acks)) == MESSAGES, 120, 0.2)
+        tasks = json.loads(cluster.storm("state", "inspect", "ledger", "--json").stdout)
         cluster.storm("kill", "ledger", "-w", "0")
         cluster.wait_gone("ledger")
+    assert [one["task"] for one in tasks] == [0, 1]
+    assert sum(one["keys"] for one in tasks) == MESSAGES
+    assert min(one["generation"] for one in tasks) > 1, "each worker was replaced"
     found = stored(folder)
     assert found.keys() == set(range(MESSAGES))
     assert min(found.values()) == 1

@@ -68,6 +68,7 @@ _ID_BYTES_MAX = 500  # ids become znode and file names, URL-encoded
 _SUGGESTIONS_MAX = 10
 _COMPARED_MAX = 500
 _NAMES_SHOWN = 10
+_STATE_IN_MEMORY = ("memory", "org.apache.storm.state.InMemoryKeyValueStateProvider")
 
 _NO_ARGUMENTS = b'{"args":[],"kwargs":{}}'
 _BY_ID = Grouping(GroupingKind.FIELDS, fields=("id",))
@@ -101,6 +102,7 @@ def validate_topology(
             problems.extend(f"{where}: {p}" for p in streams.problems(source, grouping))
     if not problems:
         problems.extend(_size_problems(topology, options))
+        problems.extend(_state_problems(topology, options))
     if problems:
         raise InvalidTopologyError.listing(problems)
 
@@ -151,6 +153,38 @@ def _component_problems(component: Component) -> Iterable[str]:
     if hint is not None and (type(hint) is not int or hint < 1):
         yield f"parallelism is {show_value(hint)}; expected a whole number of at least 1"
     yield from _conf_problems(component.conf)
+
+
+def _state_problems(topology: Topology, options: TopologyOptions | None) -> Iterable[str]:
+    """Of bolts whose state is stored: tuples of one key must come to one task."""
+    if options is None or options.topology_state_provider in _STATE_IN_MEMORY:
+        return
+    read = _topology_options().read
+    stateful = [
+        (component, groups)
+        for component in topology.components.values()
+        if (groups := read(component.conf).topology_state_max_parallelism) is not None
+    ]
+    if stateful and options.topology_state_provider == "store" and not options.topology_state_url:
+        yield (
+            "topology.state.provider is 'store', but topology.state.url is not set: set it to a "
+            "folder that all nodes mount, or to a URL such as s3://bucket/folder"
+        )
+    for component, groups in stateful:
+        where = f"bolt {_quote(component.id)}"
+        for source, grouping in component.inputs.items():
+            if grouping.kind not in (GroupingKind.FIELDS, GroupingKind.GLOBAL):
+                yield (
+                    f"{where}: its state is stored, but it subscribes to {_quote(str(source))} by "
+                    f"a grouping ({grouping.kind.value}) that does not give each key a task of its "
+                    "own; subscribe by the fields of the key, or globally"
+                )
+        tasks = task_count(component, options)
+        if tasks > groups:
+            yield (
+                f"{where}: it has {tasks} tasks and only {groups} key groups; raise "
+                "topology.state.max.parallelism of the bolt"
+            )
 
 
 def _java_class(obj: ForeignObject) -> str:

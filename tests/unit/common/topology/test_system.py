@@ -232,6 +232,24 @@ def test_a_topology_of_two_billion_tasks_is_refused_without_building_a_table():
     )
 
 
+def test_of_a_bolt_whose_state_is_stored_each_key_has_a_task():
+    stateful = bolt("count", conf={"topology.state.max.parallelism": 128}, parallelism=200)
+    plain = bolt("print")
+    stored = TopologyOptions(topology_state_provider="store", topology_state_url="/state")
+    assert refusal(spout(), stateful, plain, options=stored) == (
+        "bolt 'count': its state is stored, but it subscribes to 's' by a grouping (shuffle) that "
+        "does not give each key a task of its own; subscribe by the fields of the key, or globally",
+        "bolt 'count': it has 200 tasks and only 128 key groups; raise "
+        "topology.state.max.parallelism of the bolt",
+    )
+    redis = TopologyOptions(topology_state_provider="redis")
+    assert len(refusal(spout(), stateful, options=redis)) == 2
+    unset = TopologyOptions(topology_state_provider="store")
+    assert "topology.state.url is not set" in refusal(spout(), stateful, options=unset)[0]
+    validate_topology(topology(spout(), plain), unset)
+    validate_topology(topology(spout(), stateful), TopologyOptions())
+
+
 @pytest.mark.parametrize("tasks", [0, -1, "many", 1.5, True])
 def test_tasks_must_be_a_positive_whole_number(tasks):
     (problem,) = refusal(spout(conf={"topology.tasks": tasks}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from squall_common.config.options.declaration import (
     COMMAND,
     COMPONENT,
+    NIMBUS,
     OURS,
     TOPOLOGY,
     WORKER,
@@ -30,7 +31,7 @@ OPTIONS = (
         "behind topology.state.url) or redis. Storm's class names of its providers in memory and "
         "in Redis mean the same.",
         scope=TOPOLOGY,
-        readers=WORKER,
+        readers=NIMBUS | WORKER | COMMAND,
         storm=None,
     ),
     Option(
@@ -49,7 +50,7 @@ OPTIONS = (
         "Where state is stored: a folder that all nodes mount, or a URL that fsspec reads "
         "(s3://bucket/folder).",
         scope=TOPOLOGY,
-        readers=WORKER,
+        readers=NIMBUS | WORKER | COMMAND,
         storm=OURS,
     ),
     Option(
@@ -69,7 +70,7 @@ OPTIONS = (
         "have. The builder sets it if it is not set: a power of two that is at least 128 and 1.5 "
         "times the number of tasks. It cannot change while there is stored state.",
         scope=COMPONENT,
-        readers=WORKER | COMMAND,
+        readers=NIMBUS | WORKER | COMMAND,
         storm=OURS,
     ),
 )
