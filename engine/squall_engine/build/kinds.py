@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from squall_common.component.collector import BoltCollector, SpoutCollector
 from squall_common.component.component import Spout
@@ -147,9 +147,8 @@ class NewTask:
 
     def bind(self, collector: _Collector) -> None:
         """Give the component its collector."""
-        if self.stored is not None:
-            assert not isinstance(collector, SpoutCollector) or isinstance(collector, BoltCollector)
-            collector = self.stored.collector(collector)
+        if self.stored is not None:  # of a bolt
+            collector = self.stored.collector(cast(BoltCollector[Tuple], collector))
         collector = self.hooked(collector)
         wrap = self.host.callbacks.wrap_collector
         bound = collector if wrap is None else wrap(self.parts.component, collector)
