@@ -30,6 +30,7 @@ from squall_nimbus.nimbus import Nimbus
 from squall_nimbus.scheduler.assigner import Assigner
 from squall_nimbus.scheduler.heartbeats import Heartbeats
 from squall_nimbus.scheduler.monitor import Monitor
+from squall_nimbus.scheduler.watched import WatchedTopologies
 from squall_nimbus.scheduler.worker_beats import WorkerBeats
 from squall_nimbus.store.topology_store import TopologyStore
 from squall_nimbus.topologies.cleanup import Cleanup
@@ -193,6 +194,7 @@ def build_nimbus(
         finished=finished,
         monitor=monitor,
         heartbeats=heartbeats,
+        watched=WatchedTopologies(monitor.executors),
         metrics=WorkerMetrics(),
         assigner=assigner,
         lifecycle=lifecycle,

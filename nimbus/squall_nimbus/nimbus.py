@@ -27,6 +27,7 @@ from squall_nimbus.leader import LeaderElector
 from squall_nimbus.scheduler.assigner import Assigner
 from squall_nimbus.scheduler.heartbeats import Heartbeats
 from squall_nimbus.scheduler.monitor import AWAKE_SECS, Monitor
+from squall_nimbus.scheduler.watched import WatchedTopologies
 from squall_nimbus.store.topology_store import TopologyStore
 from squall_nimbus.topologies.cleanup import Cleanup
 from squall_nimbus.topologies.finished import FinishedTopologies
@@ -73,6 +74,7 @@ class Nimbus:
     finished: FinishedTopologies
     monitor: Monitor
     heartbeats: Heartbeats
+    watched: WatchedTopologies
     metrics: WorkerMetrics
     assigner: Assigner
     lifecycle: LifecycleShell

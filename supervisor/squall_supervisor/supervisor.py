@@ -51,7 +51,7 @@ from squall_supervisor.slots.slots import Slots
 from squall_supervisor.watch.log_files import clean_up_logs
 from squall_supervisor.watch.memory import MemoryWatch
 from squall_supervisor.watch.profiling import Profiling
-from squall_supervisor.watch.reports import WorkerReports, look_secs
+from squall_supervisor.watch.reports import WorkerReports
 from squall_thrift import storm
 from squall_thrift.serving.server import ThriftServer
 
@@ -172,6 +172,8 @@ class Supervisor:
             ),
             supervisor_id=self.id,
             workers_dir=settings.workers_dir,
+            period_secs=settings.report_secs,
+            clock=self._clock,
         )
         self._sync = AssignmentSync(
             self._cluster, self._take, node=self.id, every_secs=settings.sync_secs
@@ -213,7 +215,7 @@ class Supervisor:
         self._tasks.every("alive", _ALIVE_SECS, self._note_alive)
         self._tasks.start("clean-up", self._clean_up())
         self._tasks.every("memory watch", settings.monitor_secs, self._memory_watch.look)
-        self._tasks.every("reports", look_secs(settings.report_secs), self._reports.look)
+        self._tasks.start("reports", self._reports.run())
         self._tasks.every("blob updates", settings.blob_update_secs, self._slots.update_blobs)
         self._tasks.every("blob clean-up", settings.cache_clean_up_secs, self._localizer.clean_up)
         if settings.log_retention.every_secs > 0:

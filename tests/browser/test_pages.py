@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import time
@@ -200,6 +201,39 @@ async def test_a_change_is_seen_within_a_second(site: Site, browser: Browser) ->
         taken.append(time.monotonic() - began)
     # (Other programs share this machine: the best of three.)
     assert min(taken) < 1.0
+
+
+async def test_lines_over_time_move_even_if_nothing_changes(site: Site, browser: Browser) -> None:
+    page = await browser.page()
+    await page.open(f"{site.base}/topology/{ID}")
+    await page.wait("!!document.querySelector('.charts path.line')?.getAttribute('d')")
+    await page.run(
+        "window.seen = new Set(); setInterval(() => window.seen.add("
+        "document.querySelector('.charts path.line').getAttribute('d')), 20)"
+    )
+    await page.wait("window.seen.size >= 5")
+    assert page.reports == []
+
+
+async def test_a_hidden_page_closes_its_stream_and_goes_on_when_it_is_seen(
+    site: Site, browser: Browser
+) -> None:
+    """A browser opens six connections to a server: ten open tabs must not block the eleventh."""
+    page = await browser.page()
+    await page.open(site.base)
+    await page.wait("document.querySelector('.connection')?.innerText === 'Live'")
+    assert site.server.hub.cluster.watchers == 1
+    hide = (
+        "Object.defineProperty(document, 'hidden', {configurable: true, value: HIDDEN});"
+        "document.dispatchEvent(new Event('visibilitychange'))"
+    )
+    await page.run(hide.replace("HIDDEN", "true"))
+    while site.server.hub.cluster.watchers:
+        await asyncio.sleep(0.02)
+    site.nimbus.answers["getClusterInfo"] = lambda: cluster(summary(health="crash loop"))
+    await page.run(hide.replace("HIDDEN", "false"))
+    await page.wait("document.querySelector('tbody').innerText.includes('crash loop')")
+    assert page.reports == []
 
 
 async def test_a_page_says_when_it_is_not_up_to_date(site: Site, browser: Browser) -> None:

@@ -234,8 +234,23 @@ def component_page(component: str = "split") -> storm.ComponentPageInfo:
 
 def answer_everything(nimbus: FakeNimbus) -> None:
     """Give a fake Nimbus the answers above."""
+
+    def topology_summary(topology_id: str) -> storm.TopologySummary:
+        """As `getClusterInfo` answers now."""
+        answer = nimbus.answers["getClusterInfo"]
+        if isinstance(answer, Exception):
+            raise answer
+        for one in answer().topologies:
+            if one.id == topology_id:
+                found: storm.TopologySummary = one
+                return found
+        raise storm.NotAliveException(msg=f"{topology_id} is not alive")
+
     nimbus.answers |= {
         "getClusterInfo": lambda: cluster(),
+        "getTopologySummary": topology_summary,
+        "watchTopology": None,
+        "getWorkerHeartbeats": lambda _: [],
         "getNimbusConf": json.dumps({"topology.workers": 1}),
         "getTopologyPageInfo": lambda *_: topology_page(),
         "getTopology": lambda *_: code(),

@@ -407,6 +407,7 @@ class ExecutorSummary:
     port: int
     uptime_secs: int
     stats: ExecutorStats | None
+    stats_ms: int | None
     def __init__(
         self,
         executor_info: ExecutorInfo,
@@ -415,6 +416,7 @@ class ExecutorSummary:
         port: int,
         uptime_secs: int,
         stats: ExecutorStats | None = ...,
+        stats_ms: int | None = ...,
     ) -> None: ...
 
 class DebugOptions:
@@ -1081,6 +1083,7 @@ class ClusterWorkerHeartbeat:
     uptime_secs: int
     drained: WorkerDrained | None
     usage: WorkerUsage | None
+    stats_ms: int | None
     def __init__(
         self,
         storm_id: str,
@@ -1089,6 +1092,7 @@ class ClusterWorkerHeartbeat:
         uptime_secs: int,
         drained: WorkerDrained | None = ...,
         usage: WorkerUsage | None = ...,
+        stats_ms: int | None = ...,
     ) -> None: ...
 
 class ThriftSerializedObject:

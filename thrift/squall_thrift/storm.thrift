@@ -266,6 +266,8 @@ struct ExecutorSummary {
     4: required i32 port;
     5: required i32 uptime_secs;
     7: optional ExecutorStats stats;
+    /* Squall's own: since its worker began until the statistics were read. */
+    10001: optional i64 stats_ms;
 }
 
 struct DebugOptions {
@@ -713,6 +715,8 @@ struct ClusterWorkerHeartbeat {
     /* Squall's own. */
     10001: optional WorkerDrained drained;
     10002: optional WorkerUsage usage;
+    /* When the statistics were read, since the worker began. */
+    10003: optional i64 stats_ms;
 }
 
 // Local state
@@ -1014,7 +1018,9 @@ service Nimbus {
         throws (1: AuthorizationException e1);
     SupervisorAssignments getSupervisorAssignments(1: string node)
         throws (1: AuthorizationException e1);
-    void sendSupervisorWorkerHeartbeats(1: SupervisorWorkerHeartbeats heartbeats)
+    // In Storm this returns nothing. Squall's: the topologies among them that somebody watches, with
+    // the seconds between two heartbeats of their workers.
+    map<string, double> sendSupervisorWorkerHeartbeats(1: SupervisorWorkerHeartbeats heartbeats)
         throws (1: AuthorizationException e1);
     void sendSupervisorWorkerHeartbeat(1: SupervisorWorkerHeartbeat heatbeat)
         throws (1: AuthorizationException e1, 2: NotAliveException e2);
@@ -1023,6 +1029,10 @@ service Nimbus {
         throws (1: AuthorizationException e1);
     // Squall's own: the last heartbeat of each worker of a topology that reports to the leader.
     list<SupervisorWorkerHeartbeat> getWorkerHeartbeats(1: string topologyId)
+        throws (1: NotAliveException e1, 2: AuthorizationException e2);
+    // Squall's own: somebody looks at a topology. For the next few seconds its workers report more
+    // often than they do otherwise.
+    void watchTopology(1: string topologyId)
         throws (1: NotAliveException e1, 2: AuthorizationException e2);
     // Squall's own: the pair of keys with which a topology's workers encrypt, sealed for one daemon
     // ("supervisor/ID" or "nimbus/HOST:PORT"), which alone can open it.

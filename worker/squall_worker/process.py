@@ -43,6 +43,7 @@ from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK
 from squall_common.topology.model import WorkerSlot
 from squall_common.worker_files.heartbeat_file import Phase
 from squall_common.worker_files.launch_spec import LaunchSpec
+from squall_common.worker_files.watch_file import read_watch
 from squall_worker.cluster.first_reading import FirstReader, FirstReading
 from squall_worker.cluster.pause_detector import PauseDetector
 from squall_worker.cluster.peers import LOOK_SECS, Peers, refuses
@@ -146,6 +147,7 @@ class Worker:
         self._report: StatsReport | None = None  # not None once tasks run
         self._active = False
         self._drains_since: int | None = None  # zxid of the status for which Nimbus waits
+        self._watched = False  # somebody looks at the topology
         self._pause_detector = PauseDetector(self.settings.away_secs, self._clock.boottime())
         self._peers = Peers(
             grace_secs=self.settings.stop_secs + 1.0,
@@ -607,7 +609,16 @@ class Worker:
                     self._state.encode_worker_beat(self.slot, beat),
                 )
             )
-        return None if self._drains_since is None else _DRAIN_REPORT_SECS
+        again = [] if self._drains_since is None else [_DRAIN_REPORT_SECS]
+        watched_secs = self._watched_secs()
+        self._watched = watched_secs is not None
+        if watched_secs is not None:
+            again.append(watched_secs)
+        return min(again, default=None)
+
+    def _watched_secs(self) -> float | None:
+        """How often to report while somebody watches the topology; None: nobody does."""
+        return read_watch(self.spec.worker_dir, self._clock.monotonic())
 
     def _make_sender(self) -> ReportSender:
         """Of reports while the supervisor is away; called on the heartbeat thread."""
@@ -626,6 +637,9 @@ class Worker:
     def _look(self) -> float:
         dump_when_silent(self.settings.silent_secs)
         self._dumps.look()
+        if not self._watched and self._watched_secs() is not None:
+            self._watched = True
+            self._heartbeats.report_soon()
         return self._watchdog.look()
 
     def _about(self) -> str:

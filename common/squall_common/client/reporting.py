@@ -27,6 +27,7 @@ from squall_common.daemon.logs import get_logger
 from squall_common.errors import NimbusError
 from squall_thrift import storm
 from squall_thrift.client import ThriftApplicationError
+from squall_thrift.protocol.messages import ApplicationErrorType
 
 log = get_logger(__name__)
 
@@ -94,6 +95,8 @@ class ReportSender:
         self._pause_secs = _PAUSE_SECS
         self._next_try = float("-inf")
         self.way: Way | None = None  # of the last batch
+        # How often workers are to report whose topology somebody watches, as Nimbus said last.
+        self.watched: dict[str, float] = {}
 
     async def send(self, reports: Sequence[WorkerReport]) -> Way:
         """Deliver them, and return where to. Never raises for what is away."""
@@ -144,17 +147,25 @@ class ReportSender:
             for report in reports:
                 await self._call_alone(connection, report)
             return
+        watched: dict[str, float] = {}
         for batch in self._batches(reports):
             beats = [
                 to_worker_report(one, alone=False, executors_max=_EXECUTORS_LISTED_MAX)
                 for one in batch
             ]
-            await connection.call(
-                "sendSupervisorWorkerHeartbeats",
-                storm.SupervisorWorkerHeartbeats(
-                    supervisor_id=self._supervisor_id, worker_heartbeats=beats
-                ),
-            )
+            try:
+                watched |= await connection.call(
+                    "sendSupervisorWorkerHeartbeats",
+                    storm.SupervisorWorkerHeartbeats(
+                        supervisor_id=self._supervisor_id, worker_heartbeats=beats
+                    ),
+                )
+            except ThriftApplicationError as error:
+                # A Nimbus that knows of no watchers answers with nothing.
+                if error.type is not ApplicationErrorType.MISSING_RESULT:
+                    raise
+        reported = {one.topology_id for one in reports}
+        self.watched = {i: secs for i, secs in self.watched.items() if i not in reported} | watched
 
     async def _call_alone(self, connection: Connection, report: WorkerReport) -> None:
         beat = to_worker_report(
@@ -191,6 +202,7 @@ class ReportSender:
         why = f"no answer within {self._answer_secs:g} s" if type(error) is TimeoutError else error
         log.info("nimbus_took_no_reports", error=why, next_try_in_secs=self._pause_secs)
         await self.close()
+        self.watched = {}
         self._next_try = self._clock.monotonic() + self._pause_secs
         self._pause_secs = min(2 * self._pause_secs, _PAUSE_SECS_MAX)
 

@@ -113,6 +113,7 @@ decode_nimbus = _decoder(storm.NimbusSummary, convert.from_nimbus)
 
 encode_heartbeat = _encoder(convert.to_heartbeat)
 decode_heartbeat = _decoder(storm.ClusterWorkerHeartbeat, convert.from_heartbeat)
+decode_heartbeat_struct = _decoder(storm.ClusterWorkerHeartbeat, lambda beat: beat)
 
 
 def decode_signs(path: str, data: bytes) -> values.WorkerHeartbeat:

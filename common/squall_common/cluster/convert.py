@@ -315,6 +315,7 @@ def to_heartbeat(beat: values.WorkerHeartbeat) -> storm.ClusterWorkerHeartbeat:
         uptime_secs=beat.uptime_secs,
         drained=None if beat.drained is None else _to_drained(beat.drained),
         usage=None if beat.usage is None else to_usage(beat.usage),
+        stats_ms=beat.stats_ms,
     )
 
 
@@ -349,6 +350,7 @@ def from_heartbeat(beat: storm.ClusterWorkerHeartbeat) -> values.WorkerHeartbeat
         uptime_secs=beat.uptime_secs,
         drained=None if beat.drained is None else from_drained(beat.drained),
         usage=None if beat.usage is None else from_usage(beat.usage),
+        stats_ms=beat.stats_ms,
     )
 
 

@@ -183,6 +183,8 @@ class WorkerHeartbeat:
     uptime_secs: int
     drained: WorkerDrained | None = None  # None: something may be in flight
     usage: WorkerUsage | None = None
+    # When the statistics were read, since the worker began; None from earlier versions.
+    stats_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,9 +105,10 @@ class LivenessCalls(Calls):
     @operation("sendSupervisorWorkerHeartbeats")
     async def sendSupervisorWorkerHeartbeats(
         self, call: Call, heartbeats: storm.SupervisorWorkerHeartbeats | None
-    ) -> None:
+    ) -> dict[str, float]:
         """The heartbeats of a node. One that is refused does not keep the others from being heard,
-        nor their supervisor from sending the next: it is only logged."""
+        nor their supervisor from sending the next: it is only logged. Returns how often workers are
+        to report whose topology somebody watches."""
         self._require_leading()
         beats = needed(heartbeats, "heartbeats")
         for beat in beats.worker_heartbeats:
@@ -125,6 +126,15 @@ class LivenessCalls(Calls):
                         error=error,
                         left_out=left_out,
                     )
+        now = self.nimbus.clock.monotonic()
+        return self.nimbus.watched.periods({one.storm_id for one in beats.worker_heartbeats}, now)
+
+    @operation("getTopologyInfo")
+    async def watchTopology(self, call: Call, topologyId: str | None) -> None:
+        self._require_leading()
+        topology_id = needed(topologyId, "topologyId")
+        await self.nimbus.reader.base(topology_id)
+        self.nimbus.watched.watch(topology_id, self.nimbus.clock.monotonic())
 
     @operation("sendSupervisorWorkerHeartbeat")
     async def sendSupervisorWorkerHeartbeat(

@@ -58,6 +58,7 @@ class Report:
     slot: WorkerSlot | None = None
     stats: values.ExecutorStats | None = None
     uptime_secs: int = 0
+    stats_ms: int | None = None  # when the statistics were read, since the worker began
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ class TopologyView:
                     yield Report(executor, component, slot)
                     continue
                 found = beat.executor_stats[executor]
-                yield Report(executor, component, slot, found, beat.uptime_secs)
+                yield Report(executor, component, slot, found, beat.uptime_secs, beat.stats_ms)
         for executor in sorted(component_of.keys() - self.placed.executor_slot.keys()):
             yield Report(executor, component_of[executor])
 
@@ -245,6 +246,7 @@ def executor_summary(view: TopologyView, report: Report, slot: WorkerSlot) -> st
         port=slot.port,
         uptime_secs=report.uptime_secs,
         stats=None if report.stats is None else convert.to_executor_stats(report.stats),
+        stats_ms=report.stats_ms,
     )
 
 

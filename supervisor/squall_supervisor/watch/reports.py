@@ -4,6 +4,9 @@ Each worker lays its heartbeat into its folder (`squall_common.worker_files.repo
 topology, slot and executors it reports for is what the supervisor started it for: a worker cannot
 report for another. What was delivered is removed, which tells the worker that its supervisor does
 this for it.
+
+Nimbus answers which topologies somebody watches. Their workers are let know (`watch_file`), and
+their reports are looked for more often.
 """
 
 from __future__ import annotations
@@ -15,9 +18,11 @@ from pathlib import Path
 
 from squall_common.client.reporting import ReportSender, Way
 from squall_common.cluster.values import WorkerReport
+from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
 from squall_common.topology.model import Executor, WorkerSlot
 from squall_common.worker_files.report_file import read_report, remove_report
+from squall_common.worker_files.watch_file import write_watch
 from squall_supervisor.slots.runner import SlotRunner
 
 log = get_logger(__name__)
@@ -27,6 +32,13 @@ def look_secs(period_secs: float) -> float:
     """How often to look, for workers that report once a period: a report waits for a twelfth of it
     on average."""
     return min(1.0, period_secs / 6)
+
+
+# How long workers report more often after Nimbus has said so, and how often they are let know.
+_WATCH_SECS = 8.0
+_WATCH_AGAIN_SECS = 2.0
+# Reports of watched topologies are looked for this many times a period of theirs.
+_LOOKS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +58,7 @@ class _Found:
 
 
 class WorkerReports:
-    """`look` is called regularly, one call at a time."""
+    """`run` looks regularly."""
 
     def __init__(
         self,
@@ -55,12 +67,35 @@ class WorkerReports:
         *,
         supervisor_id: str,
         workers_dir: Path,
+        period_secs: float,
+        clock: Clock,
     ) -> None:
+        """`period_secs`: workers report once in this time."""
         self._runners = runners
         self._sender = sender
+        self._period_secs = period_secs
+        self._clock = clock
         self._supervisor_id = supervisor_id
         self._workers_dir = workers_dir
         self._bad: set[Path] = set()  # folders whose report could not be read; logged
+        # Folders of workers that were let know that they are watched, and when.
+        self._watched_at: dict[Path, float] = {}
+        self._watch_failed = False
+
+    async def run(self) -> None:
+        """Deliver reports until cancelled."""
+        while True:
+            await asyncio.sleep(self._pause_secs())
+            try:
+                await self.look()
+            except Exception as error:
+                log.error("reports_not_delivered", error=error, exc_info=error)
+
+    def _pause_secs(self) -> float:
+        watched = self._sender.watched
+        here = {one.topology_id for one in self._workers()} if watched else set()
+        periods = [secs for topology_id, secs in watched.items() if topology_id in here]
+        return min([look_secs(self._period_secs), *(secs / _LOOKS for secs in periods)])
 
     async def look(self) -> None:
         """Deliver what there is."""
@@ -72,7 +107,34 @@ class WorkerReports:
             return
         way = await self._sender.send([one.report for one in found])
         if way is not Way.NOWHERE:
+            folders = {one.folder for one in workers}
+            self._watched_at = {f: at for f, at in self._watched_at.items() if f in folders}
+            watched = self._to_let_know(found)
             await asyncio.to_thread(_remove, found)
+            if watched:
+                await asyncio.to_thread(self._let_know, watched)
+
+    def _to_let_know(self, found: Sequence[_Found]) -> dict[Path, float]:
+        """Folders of workers whose topology is watched, with how often they are to report."""
+        now, watched = self._clock.monotonic(), self._sender.watched
+        return {
+            one.folder: watched[one.report.topology_id]
+            for one in found
+            if watched.get(one.report.topology_id, self._period_secs) < self._period_secs
+            and now - self._watched_at.get(one.folder, float("-inf")) >= _WATCH_AGAIN_SECS
+        }
+
+    def _let_know(self, watched: Mapping[Path, float]) -> None:
+        now = self._clock.monotonic()
+        for folder, secs in watched.items():
+            try:
+                write_watch(folder, secs, now + _WATCH_SECS)
+                self._watched_at[folder] = now
+                self._watch_failed = False
+            except OSError as error:  # the disk is full, or the worker has ended
+                if not self._watch_failed:
+                    log.info("watch_not_written", folder=folder, error=error)
+                self._watch_failed = True
 
     async def close(self) -> None:
         await self._sender.close()

@@ -4,13 +4,15 @@ A `Feed` has a state (JSON) and a version that grows with each change. A page ge
 then the changes: the parts that differ, part by part, of `components` name by name. One that missed
 a change gets the whole state again: nothing is queued for a slow reader but the last version.
 
-While a page watches a topology, Nimbus is read once a second; otherwise every ten seconds, so that
-its time series go on. What costs Nimbus more is read less often (`NimbusGateway`).
+While a page watches a topology, Nimbus is read four times a second, and its workers report as
+often (`watchTopology`); otherwise every ten seconds, so that its time series go on. What costs
+Nimbus more is read less often (`NimbusGateway`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
@@ -20,6 +22,7 @@ from squall_common.daemon import fast_json
 from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.logs import get_logger
 from squall_thrift import storm
+from squall_thrift.protocol.messages import ThriftApplicationError
 from squall_thrift.serving.off_loop import off_loop_if
 from squall_ui.live.series import Series
 from squall_ui.live.state import Look, TopologyState
@@ -35,8 +38,16 @@ from squall_ui.rest.graph import WITHOUT_ERRORS
 
 log = get_logger(__name__)
 
-_CLUSTER_SECS = 0.5
-_WATCHED_SECS = 1.0
+_WATCHED_SECS = 0.25
+_CLUSTER_SECS = 2.0  # while no page shows it
+# Whether its workers run; and what is dear for Nimbus, and changes slowly: sums, percentiles, and
+# which executors there are.
+_SUMMARY_SECS = 0.4
+_PAGE_SECS = 3.0
+# With more executors their workers' heartbeats are too large to be read several times a second.
+_BEATS_EXECUTORS_MAX = 600
+_WATCH_AGAIN_SECS = 2.0
+_FAILED_SECS = 1.0
 _UNWATCHED_SECS = 10.0
 _KEEP_ALIVE_SECS = 15.0
 # Topologies whose time series are kept; more are read only while a page watches them.
@@ -106,11 +117,11 @@ class Feed:
 
 def difference(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """The parts of a state that differ; of `components` those that differ, null for one that is
-    gone."""
+    gone. A time (`at`) alone is no difference."""
     change = {
         name: value
         for name, value in new.items()
-        if name != "components" and old.get(name) != value
+        if name not in ("components", "at") and old.get(name) != value
     }
     change |= {name: None for name in old if name not in new}
     before, after = old.get("components"), new.get("components")
@@ -121,6 +132,8 @@ def difference(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
             change["components"] = components
     elif before != after:
         change["components"] = after
+    if change and "at" in new:
+        change["at"] = new["at"]
     return change
 
 
@@ -167,7 +180,7 @@ class Hub:
     async def _follow_cluster(self) -> None:
         while True:
             await self._look_at_cluster()
-            pause = _CLUSTER_SECS if self.cluster.watchers else 2 * _WATCHED_SECS
+            pause = _WATCHED_SECS if self.cluster.watchers else _CLUSTER_SECS
             await asyncio.sleep(max(pause, self._nimbus.pause_secs("getClusterInfo")))
 
     async def _look_at_cluster(self) -> None:
@@ -197,13 +210,11 @@ class Hub:
         try:
             while True:
                 woken.clear()
-                if not await self._look_at_topology(topology_id, feed, state) and not feed.watchers:
+                least = await self._look_at_topology(topology_id, feed, state)
+                if least is None and not feed.watchers:
                     return
+                least = max(least or 0.0, _WATCHED_SECS)
                 pause = _WATCHED_SECS if feed.watchers else _UNWATCHED_SECS
-                least = max(
-                    self._nimbus.pause_secs("getTopologyInfoWithOpts", topology_id, WITHOUT_ERRORS),
-                    _WATCHED_SECS,
-                )
                 await asyncio.sleep(least)
                 if pause > least and not feed.watchers:
                     try:
@@ -214,27 +225,56 @@ class Hub:
         finally:
             del self._topologies[topology_id], self._woken[topology_id]
 
-    async def _look_at_topology(self, topology_id: str, feed: Feed, state: TopologyState) -> bool:
-        """Whether there is such a topology."""
+    async def _look_at_topology(
+        self, topology_id: str, feed: Feed, state: TopologyState
+    ) -> float | None:
+        """Bring a feed up to date; the least seconds until the next time. None: there is no such
+        topology."""
         nimbus = self._nimbus
         try:
-            cluster: storm.ClusterSummary = await nimbus.read("getClusterInfo")
-            summary = next((one for one in cluster.topologies if one.id == topology_id), None)
-            if summary is None:
-                feed.put({**(feed.state or {}), "gone": True})
-                return False
+            read = nimbus.read
+            if feed.watchers:
+                with contextlib.suppress(ThriftApplicationError):  # an earlier Nimbus
+                    await read("watchTopology", topology_id, max_age_secs=_WATCH_AGAIN_SECS)
+            summary = await read("getTopologySummary", topology_id, max_age_secs=_SUMMARY_SECS)
+            reports = None
+            if feed.watchers and (summary.num_executors or 0) <= _BEATS_EXECUTORS_MAX:
+                reports = await self._reports(topology_id)
             look = Look(
                 summary,
-                await nimbus.read("getTopology", topology_id, max_age_secs=_CODE_AGE_SECS),
-                await nimbus.read("getTopologyPageInfo", topology_id, ALL_TIME, False),
-                await nimbus.read("getTopologyInfoWithOpts", topology_id, WITHOUT_ERRORS),
+                await read("getTopology", topology_id, max_age_secs=_CODE_AGE_SECS),
+                await read(
+                    "getTopologyPageInfo", topology_id, ALL_TIME, False, max_age_secs=_PAGE_SECS
+                ),
+                await read(
+                    "getTopologyInfoWithOpts",
+                    topology_id,
+                    WITHOUT_ERRORS,
+                    max_age_secs=_WATCHED_SECS if reports is None else _PAGE_SECS,
+                ),
+                reports,
             )
+        except storm.NotAliveException:
+            feed.put({**(feed.state or {}), "gone": True})
+            return None
         except Exception as error:
             feed.put(_failed(feed.state, error))
-            return True
+            return _FAILED_SECS
         large = len(look.info.executors) > _EXECUTORS_ON_LOOP_MAX
         feed.put({"error": None, **await off_loop_if(large, state.look, look, self._clock())})
-        return True
+        if look.reports is not None:
+            return nimbus.pause_secs("getWorkerHeartbeats", topology_id)
+        return nimbus.pause_secs("getTopologyInfoWithOpts", topology_id, WITHOUT_ERRORS)
+
+    async def _reports(self, topology_id: str) -> list[storm.SupervisorWorkerHeartbeat] | None:
+        """What workers reported last; None if this Nimbus does not answer that."""
+        try:
+            found: list[storm.SupervisorWorkerHeartbeat] = await self._nimbus.read(
+                "getWorkerHeartbeats", topology_id
+            )
+            return found
+        except ThriftApplicationError:
+            return None
 
 
 def _failed(state: dict[str, Any] | None, error: Exception) -> dict[str, Any]:

@@ -1,9 +1,11 @@
 """What executors do now: rates and latencies of the last seconds.
 
-Executors report counters since their start, and how long they have been up, every few seconds. A
-rate is the difference between two reports by the difference of their uptimes. Uptimes are whole
-seconds, so two reports that follow each other would be too coarse: a report is compared with one
-about ten seconds older. An uptime that shrinks means that the executor was started again.
+Executors report counters since their start, and when these were read: every few seconds, and some
+times a second while somebody watches their topology. A rate is the difference between two reports
+by the difference of their times. Pages show rates of the last two seconds, so that a change is seen
+at once; what holds a topology up is judged by those of the last ten. Workers of earlier versions
+report whole seconds: of theirs, pages show the last ten seconds, too. A time that shrinks means
+that the executor was started again.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from squall_common.names import is_system_id
 from squall_thrift import storm
 
 WINDOW_SECS = 10
+_SHOWN_SECS = 1.9  # two, and some room
 _ALL = ":all-time"
 Source = tuple[str, str]  # a component and one of its streams
 
@@ -24,7 +27,7 @@ Source = tuple[str, str]  # a component and one of its streams
 class Counts:
     """What an executor has done since it started; times in milliseconds."""
 
-    uptime_secs: int
+    uptime_secs: float
     emitted: int = 0
     transferred: int = 0
     executed: int = 0
@@ -37,6 +40,7 @@ class Counts:
     by_source: Mapping[Source, int] = field(default_factory=dict)  # executed
     # Component downstream -> seconds that its tasks, added up, waited for it.
     blocked_secs: Mapping[str, float] = field(default_factory=dict)
+    precise: bool = False  # the time is not in whole seconds
 
 
 @dataclass(slots=True)
@@ -61,8 +65,10 @@ class Flow:
 def counts_of(one: storm.ExecutorSummary) -> Counts | None:
     """What an executor has reported; None if it has not yet."""
     stats = one.stats
-    if stats is None or one.uptime_secs <= 0:
+    if stats is None or (one.stats_ms or 1000 * one.uptime_secs) <= 0:
         return None
+    precise = one.stats_ms is not None
+    uptime_secs = one.uptime_secs if one.stats_ms is None else one.stats_ms / 1000
     emitted = _sum((stats.emitted.get(_ALL) or {}).items())
     transferred = _sum((stats.transferred.get(_ALL) or {}).items())
     blocked_secs = (stats.blocked_secs or {}).get(_ALL) or {}
@@ -70,14 +76,14 @@ def counts_of(one: storm.ExecutorSummary) -> Counts | None:
     if spout is not None:
         acked = spout.acked.get(_ALL) or {}
         return Counts(
-            one.uptime_secs, emitted, transferred,
+            uptime_secs, emitted, transferred, precise=precise,
             acked=_sum(acked.items()), failed=_sum((spout.failed.get(_ALL) or {}).items()),
             complete_ms=_weighted(spout.complete_ms_avg.get(_ALL), acked),
             blocked_secs=blocked_secs,
         )  # fmt: skip
     bolt = stats.specific.bolt
     if bolt is None:
-        return Counts(one.uptime_secs, emitted, transferred)
+        return Counts(uptime_secs, emitted, transferred, precise=precise)
     executed = bolt.executed.get(_ALL) or {}
     bolt_acked = bolt.acked.get(_ALL) or {}
     execute_ms = {
@@ -85,7 +91,7 @@ def counts_of(one: storm.ExecutorSummary) -> Counts | None:
         for source, ms in (bolt.execute_ms_avg.get(_ALL) or {}).items()
     }
     return Counts(
-        one.uptime_secs, emitted, transferred,
+        uptime_secs, emitted, transferred, precise=precise,
         executed=sum(n for source, n in executed.items() if not is_system_id(source.streamId)),
         acked=sum(bolt_acked.values()), failed=sum((bolt.failed.get(_ALL) or {}).values()),
         busy_ms=sum(execute_ms.values()),
@@ -115,7 +121,7 @@ def _weighted(means: Mapping[str, float] | None, counts: Mapping[str, int]) -> f
 
 def flow_between(old: Counts, new: Counts) -> Flow:
     """What happened between two reports of one executor."""
-    secs = max(1, new.uptime_secs - old.uptime_secs)
+    secs = max(0.05, new.uptime_secs - old.uptime_secs)
     executed = max(0, new.executed - old.executed)
     acked = max(0, new.acked - old.acked)
     busy_ms = max(0.0, new.busy_ms - old.busy_ms)
@@ -168,15 +174,13 @@ Key = tuple[str, int, int, str, int]  # component, tasks, host, port
 
 
 class Rates:
-    """The last reports of all executors of a topology."""
+    """The last reports of all executors of a topology. None: an executor has not reported yet."""
 
     def __init__(self) -> None:
         self._reports: dict[Key, deque[Counts]] = {}
 
     def add(self, executors: Iterable[storm.ExecutorSummary]) -> dict[Key, Flow | None]:
-        """Take in what all executors report now; what each does now. None: it has not reported
-        twice."""
-        result: dict[Key, Flow | None] = {}
+        """Take in what all executors report now; what each does now, for pages."""
         kept: dict[Key, deque[Counts]] = {}
         for one in executors:
             tasks = one.executor_info
@@ -193,12 +197,21 @@ class Rates:
                 ):
                     reports.popleft()
             kept[key] = reports
-            if len(reports) > 1:
-                result[key] = flow_between(reports[0], reports[-1])
-            elif reports:
-                # Its first report: what it has done since it started.
-                result[key] = flow_between(Counts(0), reports[0])
-            else:
-                result[key] = None
         self._reports = kept
-        return result
+        return {key: _flow(reports, _SHOWN_SECS) for key, reports in kept.items()}
+
+    def steady(self) -> dict[Key, Flow | None]:
+        """What each executor has done in the last ten seconds."""
+        return {key: _flow(reports, WINDOW_SECS) for key, reports in self._reports.items()}
+
+
+def _flow(reports: deque[Counts], secs: float) -> Flow | None:
+    if not reports:
+        return None
+    new = reports[-1]
+    if len(reports) == 1:  # since it started
+        return flow_between(Counts(0), new)
+    if not new.precise:
+        return flow_between(reports[0], new)
+    older = (one for one in reversed(reports) if new.uptime_secs - one.uptime_secs >= secs)
+    return flow_between(next(older, reports[0]), new)

@@ -7,7 +7,7 @@ series. The rest is made anew from what Nimbus answers.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from squall_common.telemetry.findings import ComponentFacts, Exit, Facts, Findin
 from squall_common.topology.error_text import split_source
 from squall_thrift import storm
 from squall_ui.live import graph
+from squall_ui.live.beats import WorkerBeats
 from squall_ui.live.rates import WINDOW_SECS, Flow, Key, Rates, sum_of
 from squall_ui.live.series import Series
 from squall_ui.rest.cluster import topology_summary
@@ -35,6 +36,7 @@ class Look:
     code: storm.StormTopology
     page: storm.TopologyPageInfo
     info: storm.TopologyInfo
+    reports: Sequence[storm.SupervisorWorkerHeartbeat] | None = None  # None: not read
 
 
 class TopologyState:
@@ -43,34 +45,32 @@ class TopologyState:
     def __init__(self) -> None:
         self.series = Series()
         self._rates = Rates()
+        self._beats = WorkerBeats()
 
     def look(self, seen: Look, now_secs: float) -> dict[str, Any]:
         """Take in what was seen; the state as JSON."""
-        flows = self._rates.add(
-            one for one in seen.info.executors if not is_system_id(one.component_id)
+        if seen.reports is None:
+            self._beats.clear()
+        else:
+            self._beats.take(seen.reports)
+        executors = self._beats.executors(
+            (one for one in seen.info.executors if not is_system_id(one.component_id)),
+            seen.page.workers or (),
         )
-        by_component: dict[str, dict[Key, Flow | None]] = {}
-        for key, flow in flows.items():
-            by_component.setdefault(key[0], {})[key] = flow
+        flows = self._rates.add(executors)
+        by_component = _by_component(flows)
         commons = components_of(seen.code, False)
-        stats = {
-            **(seen.page.id_to_spout_agg_stats or {}),
-            **(seen.page.id_to_bolt_agg_stats or {}),
-        }
-        components = {
-            name: self._component(
-                name in seen.code.spouts, by_component.get(name, {}), stats.get(name)
-            )
-            for name in commons
-        }
+        components = _components(seen, commons, by_component)
         sums = {name: sum_of(_known(by_component.get(name, {}))) for name in commons}
         edges = _edges(seen.code, sums)
-        facts = self._facts(seen, components, now_secs)
+        steady = _components(seen, commons, _by_component(self._rates.steady()))
+        facts = self._facts(seen, steady, now_secs)
         totals = _totals(seen.code, components, sums)
         self._record(now_secs, components, totals)
         cost = {name: one["processMs"] for name, one in components.items()}
         pairs = [(one["source"], one["target"]) for one in edges]
         return {
+            "at": round(now_secs, 2),
             "topology": topology_summary(seen.summary),
             "components": components,
             "edges": edges,
@@ -80,50 +80,6 @@ class TopologyState:
             "workers": [_worker(one) for one in seen.page.workers or ()],
             "totals": totals,
             "debug": bool(seen.page.debug_options and seen.page.debug_options.enable),
-        }
-
-    def _component(
-        self,
-        is_spout: bool,
-        flows: Mapping[Key, Flow | None],
-        stats: storm.ComponentAggregateStats | None,
-    ) -> dict[str, Any]:
-        known = list(_known(flows))
-        total = sum_of(known)
-        busiest = max(flows, key=lambda key: _busy(flows[key]), default=None)
-        busy = _busy(flows[busiest]) if busiest is not None else 0.0
-        mean = total.busy / len(known) if known else 0.0
-        common = stats.common_stats if stats else None
-        error = stats.last_error if stats else None
-        latency = _latency(stats)
-        tasks = (common.num_tasks if common else 0) or 0
-        # Of the last seconds: of all time, a wait that begins now would show after hours.
-        blocked = {by: min(1.0, waiting / max(1, tasks)) for by, waiting in total.blocked.items()}
-        return {
-            "type": "spout" if is_spout else "bolt",
-            "executors": len(flows) or (common.num_executors if common else 0) or 0,
-            "reporting": len(known),
-            "tasks": tasks,
-            "emitRate": _round(total.emitted),
-            "executeRate": _round(total.executed),
-            "ackRate": _round(total.acked),
-            "failRate": _round(total.failed),
-            "executeMs": _round(total.execute_ms),
-            "processMs": _round(total.process_ms),
-            "completeMs": _round(total.complete_ms),
-            "busy": _round(busy),
-            "busyMean": _round(mean),
-            "busiest": _executor_name(busiest),
-            "skew": _round(_skew(known, is_spout)),
-            "emitted": (common.emitted if common else 0) or 0,
-            "failed": (common.failed if common else 0) or 0,
-            "queue": common.queue_tuples if common else None,
-            "blocked": {by: _round(share) for by, share in blocked.items() if share >= 0.005},
-            "p50": _round(latency.p50_ms if latency else None),
-            "p95": _round(latency.p95_ms if latency else None),
-            "p99": _round(latency.p99_ms if latency else None),
-            "error": _headline(error.error) if error else "",
-            "errorTime": error.error_time_secs if error else None,
         }
 
     def _facts(
@@ -185,6 +141,71 @@ class TopologyState:
             if one["queue"] is not None:
                 values[f"{name}.queue"] = one["queue"]
         self.series.add(now_secs, values)
+
+
+def _by_component(flows: Mapping[Key, Flow | None]) -> dict[str, dict[Key, Flow | None]]:
+    found: dict[str, dict[Key, Flow | None]] = {}
+    for key, flow in flows.items():
+        found.setdefault(key[0], {})[key] = flow
+    return found
+
+
+def _components(
+    seen: Look, names: Iterable[str], flows: Mapping[str, Mapping[Key, Flow | None]]
+) -> dict[str, dict[str, Any]]:
+    """What is shown of each component."""
+    stats = {
+        **(seen.page.id_to_spout_agg_stats or {}),
+        **(seen.page.id_to_bolt_agg_stats or {}),
+    }
+    return {
+        name: _component(name in seen.code.spouts, flows.get(name, {}), stats.get(name))
+        for name in names
+    }
+
+
+def _component(
+    is_spout: bool,
+    flows: Mapping[Key, Flow | None],
+    stats: storm.ComponentAggregateStats | None,
+) -> dict[str, Any]:
+    known = list(_known(flows))
+    total = sum_of(known)
+    busiest = max(flows, key=lambda key: _busy(flows[key]), default=None)
+    busy = _busy(flows[busiest]) if busiest is not None else 0.0
+    mean = total.busy / len(known) if known else 0.0
+    common = stats.common_stats if stats else None
+    error = stats.last_error if stats else None
+    latency = _latency(stats)
+    tasks = (common.num_tasks if common else 0) or 0
+    # Of the last seconds: of all time, a wait that begins now would show after hours.
+    blocked = {by: min(1.0, waiting / max(1, tasks)) for by, waiting in total.blocked.items()}
+    return {
+        "type": "spout" if is_spout else "bolt",
+        "executors": len(flows) or (common.num_executors if common else 0) or 0,
+        "reporting": len(known),
+        "tasks": tasks,
+        "emitRate": _round(total.emitted),
+        "executeRate": _round(total.executed),
+        "ackRate": _round(total.acked),
+        "failRate": _round(total.failed),
+        "executeMs": _round(total.execute_ms),
+        "processMs": _round(total.process_ms),
+        "completeMs": _round(total.complete_ms),
+        "busy": _round(busy),
+        "busyMean": _round(mean),
+        "busiest": _executor_name(busiest),
+        "skew": _round(_skew(known, is_spout)),
+        "emitted": (common.emitted if common else 0) or 0,
+        "failed": (common.failed if common else 0) or 0,
+        "queue": common.queue_tuples if common else None,
+        "blocked": {by: _round(share) for by, share in blocked.items() if share >= 0.005},
+        "p50": _round(latency.p50_ms if latency else None),
+        "p95": _round(latency.p95_ms if latency else None),
+        "p99": _round(latency.p99_ms if latency else None),
+        "error": _headline(error.error) if error else "",
+        "errorTime": error.error_time_secs if error else None,
+    }
 
 
 def _headline(error: str) -> str:

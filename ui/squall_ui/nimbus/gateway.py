@@ -1,13 +1,14 @@
 """Calls to the leading Nimbus, shared by all requests and pages.
 
     gateway = NimbusGateway(ClientOptions.read(conf))
-    cluster = await gateway.read("getClusterInfo")              # at most 0.4 s old
+    cluster = await gateway.read("getClusterInfo")              # at most 0.2 s old
     await gateway.change("activate", "wordcount")
 
 - Equal reads at the same time are one call, and its answer serves for `max_age_secs`: twenty tabs
   cost as much as one.
 - Nimbus is spared: an answer that took long to make is kept longer, so that reading it again and
-  again keeps Nimbus busy for at most `_SHARE` of the time.
+  again keeps Nimbus busy for at most `_SHARE` of the time. How long it took is the least of the
+  last few times: the others also waited for something else.
 - A lost connection is found by the next call, which looks for the leader again. A read is repeated
   once then; a change is not, since it may have been carried out.
 - A connection carries one call at a time, so there are three: for changes, for small answers, and
@@ -30,9 +31,10 @@ from squall_common.errors import NimbusConnectionError
 
 log = get_logger(__name__)
 
-MAX_AGE_SECS = 0.4
+MAX_AGE_SECS = 0.2
 _SHARE = 0.02  # of Nimbus' time for one kind of answer that is read all the time
 _KEEP_SECS_MAX = 30.0
+_TIMES_KEPT = 20
 _CALL_SECS = 20.0
 _CONNECT_SECS = 8.0
 # Answers that are kept at once; pages of topologies that nobody watches any more go first.
@@ -61,7 +63,7 @@ class Connection(Protocol):
 class _Answer:
     value: Any
     at: float
-    took_secs: float
+    took_secs: tuple[float, ...]  # of this call, the last times
 
 
 class _Lane:
@@ -179,7 +181,9 @@ class NimbusGateway:
             began = self._clock()
             value = await lane.call(key[0], key[1:])
         if changed == self._changed:
-            self._answers[key] = _Answer(value, self._clock(), self._clock() - began)
+            now, before = self._clock(), self._answers.get(key)
+            took = before.took_secs[1 - _TIMES_KEPT :] if before is not None else ()
+            self._answers[key] = _Answer(value, now, (*took, now - began))
             self._answers.move_to_end(key)
             while len(self._answers) > _ANSWERS_MAX:
                 self._answers.popitem(last=False)
@@ -187,4 +191,4 @@ class NimbusGateway:
 
 
 def _pause(answer: _Answer) -> float:
-    return min(answer.took_secs / _SHARE, _KEEP_SECS_MAX)
+    return min(min(answer.took_secs) / _SHARE, _KEEP_SECS_MAX)

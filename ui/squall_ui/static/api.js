@@ -27,7 +27,8 @@ export async function request(path, { method = "GET", body, signal } = {}) {
   return value;
 }
 
-// Follow a state: `onState(state)` is called with each version. Ends with the signal.
+// Follow a state: `onState(state)` is called with each version. Ends with the signal. A page that is
+// not seen follows nothing: browsers open only six connections to a server, for all of its pages.
 export async function follow(path, onState, onStatus, signal) {
   let pause = 500;
   let version = null;
@@ -41,13 +42,18 @@ export async function follow(path, onState, onStatus, signal) {
       }
       onStatus("live");
       pause = 500;
-      for await (const event of events(`${path}?since=${version}`, signal)) {
+      const seen = whileSeen(signal);
+      for await (const event of events(`${path}?since=${version}`, seen)) {
         state = event.state ?? merged(state, event.change);
         version = event.version;
         onState(state);
       }
     } catch (error) {
       if (signal.aborted) return;
+      if (document.hidden) {
+        await untilSeen(signal);
+        continue;
+      }
       if (error.status === 404) {
         onStatus("gone", error.message);
         return;
@@ -58,6 +64,29 @@ export async function follow(path, onState, onStatus, signal) {
     await new Promise((done) => setTimeout(done, pause));
     pause = Math.min(pause * 2, 5000);
   }
+}
+
+// A signal that ends with another one, or when the page is hidden.
+function whileSeen(signal) {
+  const hidden = new AbortController();
+  const look = () => document.hidden && hidden.abort();
+  document.addEventListener("visibilitychange", look, { signal: AbortSignal.any([signal, hidden.signal]) });
+  look();
+  return AbortSignal.any([signal, hidden.signal]);
+}
+
+function untilSeen(signal) {
+  return new Promise((done) => {
+    const ended = new AbortController();
+    const look = () => {
+      if (document.hidden && !signal.aborted) return;
+      ended.abort();
+      done();
+    };
+    document.addEventListener("visibilitychange", look, { signal: ended.signal });
+    signal.addEventListener("abort", look, { signal: ended.signal });
+    look();
+  });
 }
 
 function merged(state, change) {

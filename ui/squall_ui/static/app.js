@@ -77,6 +77,11 @@ function context(signal) {
     draw(...children) {
       if (!signal.aborted) morph(main, children);
     },
+    // One part of the page, if it is there.
+    redraw(selector, children) {
+      const part = signal.aborted ? null : main.querySelector(selector);
+      if (part) morph(part, children());
+    },
     title(text) {
       document.title = text ? `${text} · ${title}` : title;
     },

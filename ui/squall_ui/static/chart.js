@@ -1,6 +1,6 @@
 // Lines over time, as SVG: values that are missing are gaps.
 //
-//   chart({ label: "Tuples a second", lines: [{ name, times, values, tone }], secs, format })
+//   chart({ label: "Tuples a second", lines: [{ name, times, values, tone }], secs, format, now })
 
 import { h } from "./dom.js";
 
@@ -19,8 +19,8 @@ function niceMax(value) {
   return 10 * power;
 }
 
-export function chart({ label, lines, secs, format, max }) {
-  const now = Math.max(0, ...lines.map((one) => one.times.at(-1) ?? 0)) || Date.now() / 1000;
+export function chart({ label, lines, secs, format, max, now }) {
+  now ??= Math.max(0, ...lines.map((one) => one.times.at(-1) ?? 0)) || Date.now() / 1000;
   const begin = now - secs;
   let top = 0;
   for (const { values } of lines) for (const value of values) if (value > top) top = value;

@@ -18,9 +18,9 @@ from squall_common.topology.model import Executor
 
 # How long a snapshot of the statistics may take; a stuck loop reports its last one.
 _SNAPSHOT_SECS = 0.1
-# Reading the statistics of thousands of executors takes the loop a while: at most a twentieth of
-# its time.
-_READ_SHARE = 20
+# Reading the statistics of thousands of executors takes the loop a while: at most this share of its
+# time, however often they are wanted.
+_READ_SHARE = 50
 # With more executors, a worker reports sums by component: a heartbeat has to fit into one znode of
 # 1 MB, where it goes while Nimbus is away.
 EXECUTORS_MAX = 500
@@ -55,6 +55,7 @@ class StatsReport:
         self._began = began
         self._next_read = 0.0  # of the statistics, on the clock's monotonic time
         self._stats: Mapping[Executor, ExecutorStats] = {}
+        self._read_at = began  # when they were read
 
     def heartbeat(self) -> WorkerHeartbeat:
         """The current heartbeat, from any thread but the loop's; its statistics are the previous
@@ -66,7 +67,7 @@ class StatsReport:
             drained.append(self._read_drained())
             now = self._clock.monotonic()
             if now >= self._next_read:
-                self._stats = self._read_stats()
+                self._stats, self._read_at = self._read_stats(), now
                 after = self._clock.monotonic()
                 self._next_read = after + _READ_SHARE * (after - now)
             taken.set()
@@ -75,6 +76,8 @@ class StatsReport:
             self._loop.call_soon_threadsafe(snapshot)
             taken.wait(_SNAPSHOT_SECS)
         stats = self._stats
+        # While the loop is stuck its tasks do nothing, so the last statistics are those of now.
+        read_at = self._read_at if taken.is_set() else self._clock.monotonic()
         return WorkerHeartbeat(
             self._topology_id,
             {executor: stats.get(executor) for executor in self._executors},
@@ -82,4 +85,5 @@ class StatsReport:
             int(self._clock.monotonic() - self._began),
             drained[0] if drained else None,  # only what was found now: a stuck loop may be busy
             self._read_usage(),
+            int(1000 * (read_at - self._began)),
         )

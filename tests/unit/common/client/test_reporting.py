@@ -33,6 +33,7 @@ class Nimbus:
         self.away: Exception | None = None
         self.fails: list[Exception] = []
         self.hangs = False
+        self.watched: dict[str, float] = {}
         self.nodes: dict[WorkerSlot, bytes] = {}
         self.zookeeper_away = False
 
@@ -42,12 +43,13 @@ class Nimbus:
         self.connected += 1
         return self
 
-    async def call(self, method: str, *args: Any) -> None:
+    async def call(self, method: str, *args: Any) -> dict[str, float]:
         if self.hangs:
             await asyncio.Event().wait()
         if self.fails:
             raise self.fails.pop(0)
         self.calls.append((method, args[0]))
+        return self.watched
 
     async def close(self) -> None:
         self.closed += 1
@@ -92,6 +94,32 @@ async def test_a_supervisor_sends_the_reports_of_its_workers_in_one_call(nimbus,
     assert nimbus.nodes == {}
     await sender.close()
     assert nimbus.closed == 1
+
+
+async def test_a_supervisor_learns_which_topologies_are_watched(nimbus, clock) -> None:
+    sender = nimbus.sender(clock, supervisor_id="sup-a")
+    other = replace(REPORT, slot=WorkerSlot("sup-a", 6701), topology_id="other-2-1")
+    nimbus.watched = {"wc-1-1": 0.25}
+    await sender.send([REPORT, other])
+    assert sender.watched == {"wc-1-1": 0.25}
+    nimbus.watched = {}
+    await sender.send([other])
+    assert sender.watched == {"wc-1-1": 0.25}  # of which this call said nothing
+    await sender.send([REPORT])
+    assert sender.watched == {}
+    nimbus.watched = {"wc-1-1": 0.25}
+    await sender.send([REPORT])
+    nimbus.away, nimbus.fails = NimbusConnectionError("refused"), [NimbusConnectionError("ended")]
+    await sender.send([REPORT])
+    assert sender.watched == {}
+
+
+async def test_a_nimbus_that_knows_of_no_watchers_takes_reports_too(nimbus, clock) -> None:
+    sender = nimbus.sender(clock, supervisor_id="sup-a")
+    nothing = ThriftApplicationError(ApplicationErrorType.MISSING_RESULT, "returned nothing")
+    nimbus.fails = [nothing]
+    assert await sender.send([REPORT]) is Way.NIMBUS
+    assert nimbus.nodes == {}
 
 
 async def test_a_worker_alone_names_its_slot_and_ends_with_its_topology(nimbus, clock) -> None:

@@ -98,6 +98,24 @@ async def test_clients_see_the_last_report_at_once(nimbus, topology_id) -> None:
     assert await nimbus.state.worker_beats(topology_id) == {}
 
 
+async def test_supervisors_learn_which_of_their_topologies_are_watched(nimbus, topology_id) -> None:
+    async def answer() -> dict[str, float]:
+        beat = convert.to_worker_report(await report(nimbus, topology_id, 7), alone=False)
+        found: dict[str, float] = await nimbus.call(
+            "sendSupervisorWorkerHeartbeats",
+            storm.SupervisorWorkerHeartbeats(supervisor_id="sup-a", worker_heartbeats=[beat]),
+        )
+        return found
+
+    assert await answer() == {}
+    await nimbus.call("watchTopology", topology_id)
+    assert await answer() == {topology_id: 0.25}
+    with pytest.raises(storm.NotAliveException):
+        await nimbus.call("watchTopology", "ended-9-9")
+    with pytest.raises(ThriftApplicationError, match="topologyId is missing"):
+        await nimbus.call("watchTopology", None)
+
+
 async def test_a_worker_that_writes_to_zookeeper_is_seen_beside_others(nimbus, topology_id) -> None:
     """As one of an earlier version, or one that does not reach Nimbus. Once it reports, its node is
     removed."""
@@ -128,7 +146,7 @@ async def test_reports_for_what_is_not_there_change_nothing(nimbus, topology_id)
         await nimbus.call("sendSupervisorWorkerHeartbeat", beat)
     with pytest.raises(storm.NotAliveException):
         await nimbus.call("getWorkerHeartbeats", "ended-9-9")
-    for method in ("sendSupervisorWorkerHeartbeats", "getWorkerHeartbeats"):
+    for method in ("sendSupervisorWorkerHeartbeats", "getWorkerHeartbeats", "watchTopology"):
         with pytest.raises(ThriftApplicationError, match="is missing"):
             await nimbus.call(method, None)
 
@@ -182,6 +200,8 @@ async def test_a_nimbus_that_does_not_lead_refuses_reports_and_asks_the_leader(t
             one = await report(leader, topology_id)
             with pytest.raises(ThriftApplicationError, match="is not the leader"):
                 await send(other, one)
+            with pytest.raises(ThriftApplicationError, match="is not the leader"):
+                await other.call("watchTopology", topology_id)
             await send(leader, one)
 
             async def has_code() -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,9 +14,11 @@ import pytest
 
 from squall_common.client.reporting import Way
 from squall_common.cluster.values import WorkerReport
+from squall_common.daemon.clock import ManualClock
 from squall_common.topology.model import Executor, WorkerSlot
 from squall_common.worker_files.launch_spec import Incarnation
 from squall_common.worker_files.report_file import REPORT_FILE, has_report, write_report
+from squall_common.worker_files.watch_file import read_watch
 from squall_supervisor.watch.reports import WorkerReports
 
 
@@ -22,6 +26,7 @@ class Sender:
     def __init__(self) -> None:
         self.sent: list[Sequence[WorkerReport]] = []
         self.way = Way.NIMBUS
+        self.watched: dict[str, float] = {}
 
     async def send(self, reports: Sequence[WorkerReport]) -> Way:
         self.sent.append(reports)
@@ -47,7 +52,12 @@ def sender() -> Sender:
 
 
 @pytest.fixture
-def reports(tmp_path: Path, sender: Sender) -> WorkerReports:
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def reports(tmp_path: Path, sender: Sender, clock: ManualClock) -> WorkerReports:
     for worker_id in ("w1", "w2"):
         (tmp_path / worker_id).mkdir()
     idle = runner("w3", "x-1-1")
@@ -58,6 +68,8 @@ def reports(tmp_path: Path, sender: Sender) -> WorkerReports:
         sender,  # type: ignore[arg-type]
         supervisor_id="sup-a",
         workers_dir=tmp_path,
+        period_secs=3.0,
+        clock=clock,
     )
 
 
@@ -91,6 +103,65 @@ async def test_a_report_stays_until_it_was_delivered(
     write_report(tmp_path / "w1", 100, b"one")
     await reports.look()
     assert has_report(tmp_path / "w1") is stays
+
+
+async def test_a_worker_of_a_watched_topology_is_let_know_as_long_as_it_is_watched(
+    tmp_path: Path, reports, sender, clock
+) -> None:
+    w1, w2 = tmp_path / "w1", tmp_path / "w2"
+
+    async def report() -> None:
+        for folder in (w1, w2):
+            write_report(folder, 100, b"beat")
+        await reports.look()
+
+    await report()
+    assert read_watch(w1, clock.monotonic()) is None
+    sender.watched = {"a-1-1": 0.25}
+    for _ in range(10):
+        await report()
+        assert read_watch(w1, clock.monotonic()) == 0.25
+        assert read_watch(w2, clock.monotonic()) is None
+        clock.advance(2.0)
+    sender.watched = {}
+    await report()
+    assert read_watch(w1, clock.monotonic()) == 0.25
+    clock.advance(8.0)
+    assert read_watch(w1, clock.monotonic()) is None
+
+
+async def test_a_large_topology_that_is_watched_reports_as_usual(
+    tmp_path: Path, reports, sender, clock
+) -> None:
+    sender.watched = {"a-1-1": 8.5}
+    write_report(tmp_path / "w1", 100, b"beat")
+    await reports.look()
+    assert read_watch(tmp_path / "w1", clock.monotonic()) is None
+
+
+async def test_reports_of_watched_topologies_are_looked_for_more_often(
+    tmp_path: Path, reports, sender
+) -> None:
+    sender.watched = {"a-1-1": 0.25}
+    running = asyncio.create_task(reports.run())
+    began = time.monotonic()
+    while len(sender.sent) < 4:
+        write_report(tmp_path / "w1", len(sender.sent), b"beat")
+        await asyncio.sleep(0.01)
+        assert time.monotonic() - began < 20
+    running.cancel()
+    # (Six looks a period, which is 3 s, would have taken two seconds.)
+    assert time.monotonic() - began < 1.9
+
+
+async def test_a_topology_that_has_ended_is_not_looked_for_any_more(
+    reports: WorkerReports, sender: Sender
+) -> None:
+    """Nimbus said that it is watched, and says nothing of it since."""
+    sender.watched = {"ended-9-9": 0.25}
+    assert reports._pause_secs() == 0.5
+    sender.watched = {"ended-9-9": 0.25, "a-1-1": 0.3}
+    assert reports._pause_secs() == pytest.approx(0.1)
 
 
 async def test_what_one_worker_puts_there_does_not_concern_the_others(

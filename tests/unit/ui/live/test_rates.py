@@ -9,7 +9,7 @@ from squall_thrift import storm
 from squall_ui.live.rates import Counts, Flow, Rates, flow_between, sum_of
 
 
-def bolt(uptime: int, executed: int, ms: float = 1.0, task: int = 2) -> object:
+def bolt(uptime: int, executed: int, ms: float = 1.0, task: int = 2) -> storm.ExecutorSummary:
     one = executor("split", task, bolt_stats(executed, ms))
     one.uptime_secs = uptime
     return one
@@ -34,6 +34,36 @@ def test_a_rate_is_that_of_the_last_ten_seconds() -> None:
         assert flow is not None
         seen.append(round(flow.executed))
     assert seen == [1000, 100, 100, 67, 50, 25]
+
+
+def precise(ms: int, executed: int) -> storm.ExecutorSummary:
+    one = bolt(ms // 1000, executed)
+    one.stats_ms = ms
+    return one
+
+
+def test_a_rate_that_drops_is_seen_within_a_second_while_reports_come_fast() -> None:
+    """A bolt that executed a hundred tuples a second stops. What is judged stays steady."""
+    rates, executed, shown = Rates(), 0, []
+    for ms in range(250, 15_001, 250):
+        executed += 25 if ms <= 12_000 else 0
+        (flow,) = flows(rates, precise(ms, executed))
+        assert flow is not None
+        shown.append(round(flow.executed))
+    assert shown[8:48] == [100] * 40
+    assert shown[48:60] == [88, 75, 62, 50, 38, 25, 12, 0, 0, 0, 0, 0]
+    (steady,) = rates.steady().values()
+    assert steady is not None
+    assert round(steady.executed) == 70
+
+
+def test_a_report_that_comes_late_spoils_no_rate() -> None:
+    rates = Rates()
+    for ms in (1_000, 1_250, 3_900, 4_000):
+        flows(rates, precise(ms, ms))
+    (flow,) = flows(rates, precise(6_100, 6_100))
+    assert flow is not None
+    assert flow.executed == pytest.approx(1000)
 
 
 def test_the_same_report_twice_changes_nothing() -> None:

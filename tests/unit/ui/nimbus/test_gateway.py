@@ -50,9 +50,9 @@ async def test_an_answer_serves_until_it_is_too_old() -> None:
     nimbus = Nimbus()
     gateway = nimbus.gateway()
     assert await gateway.read("a") == 1
-    nimbus.now = 0.3
+    nimbus.now = 0.15
     assert await gateway.read("a") == 1
-    nimbus.now = 0.5
+    nimbus.now = 0.25
     assert await gateway.read("a") == 2
     assert await gateway.read("a", "other") == 3
 
@@ -70,6 +70,22 @@ async def test_what_costs_nimbus_much_is_asked_for_seldom() -> None:
     nimbus.now += 0.2
     await gateway.read("a")
     assert len(nimbus.calls) == 2
+
+
+async def test_one_answer_that_had_to_wait_is_not_taken_for_a_dear_one() -> None:
+    """Nimbus was busy with something else, or the machine was."""
+    nimbus = Nimbus()
+    gateway = nimbus.gateway()
+    for takes in (0.004, 0.3, 0.004, 0.004):
+        nimbus.takes = takes
+        await gateway.read("a")
+        assert gateway.pause_secs("a") == pytest.approx(0.2)
+        nimbus.now += 1
+    nimbus.takes = 0.3
+    for _ in range(20):
+        await gateway.read("a")
+        nimbus.now += 30
+    assert gateway.pause_secs("a") == pytest.approx(15)
 
 
 async def test_readers_at_the_same_time_share_a_call_also_if_one_hangs_up() -> None:

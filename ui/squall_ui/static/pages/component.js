@@ -7,7 +7,8 @@ import { duration, ms, percent, rate, short } from "../format.js";
 import { apiPath, ask, facts, failed, post, section, table, topologyPath, viewPath } from "../parts.js";
 import { onStatus } from "./cluster.js";
 import { flamePath } from "./flame.js";
-import { crumbs, errorList, lineOf, readSeries, spans } from "./topology.js";
+import { lineOf, moveCharts, newView, paced, readSeries, spans, takeState, timeOf } from "./overtime.js";
+import { crumbs, errorList } from "./topology.js";
 
 const WINDOWS = [
   ["10 min", "600"],
@@ -17,13 +18,13 @@ const WINDOWS = [
 ];
 
 export function component(page, id, name) {
-  const view = { span: 600, window: "600", series: {}, state: null, detail: null };
+  const view = newView({ window: "600", detail: null, charts: () => charts(name, view) });
   page.title(name);
-  const draw = () => view.detail && drawPage(page, id, name, view, draw);
+  const draw = paced(() => view.detail && drawPage(page, id, name, view, draw));
   follow(
     `/live${topologyPath(id)}`,
     (state) => {
-      view.state = state;
+      takeState(view, state, () => newest(name, state.components?.[name]));
       draw();
     },
     (status, why) => onStatus(page, status, why),
@@ -31,6 +32,32 @@ export function component(page, id, name) {
   );
   readSeries(page, id, view, ["rate", "ms", "failed", "busy", "queue"].map((one) => `${name}.${one}`), draw);
   readDetail(page, id, name, view, draw);
+  moveCharts(page, view);
+}
+
+// The values of the component's series in a state.
+function newest(name, live) {
+  if (!live) return {};
+  const spout = live.type === "spout";
+  return {
+    [`${name}.rate`]: spout ? live.emitRate : live.executeRate,
+    [`${name}.ms`]: spout ? live.completeMs : live.executeMs,
+    [`${name}.failed`]: live.failRate,
+    [`${name}.busy`]: live.busy,
+    [`${name}.queue`]: live.queue ?? undefined,
+  };
+}
+
+function charts(name, view) {
+  const live = view.state?.components?.[name];
+  const spout = view.detail?.componentType === "spout";
+  const now = view.span === 600 ? timeOf(view) : null;
+  return [
+    chart({ label: "Tuples a second", secs: view.span, now, format: short, lines: [lineOf(view, `${name}.rate`, spout ? "emitted" : "executed", "a"), lineOf(view, `${name}.failed`, "failed", "c")] }),
+    chart({ label: spout ? "Complete latency" : "Execute latency", secs: view.span, now, format: ms, lines: [lineOf(view, `${name}.ms`, "mean", "a")] }),
+    spout ? null : chart({ label: "Busiest executor", secs: view.span, now, format: percent, max: 1, lines: [lineOf(view, `${name}.busy`, "busy", "a")] }),
+    live?.queue === null || live?.queue === undefined ? null : chart({ label: "Waiting", secs: view.span, now, format: short, lines: [lineOf(view, `${name}.queue`, "tuples", "a")] }),
+  ];
 }
 
 async function readDetail(page, id, name, view, draw) {
@@ -80,10 +107,7 @@ function drawPage(page, id, name, view, draw) {
       h(
         "div.charts",
         {},
-        chart({ label: "Tuples a second", secs: view.span, format: short, lines: [lineOf(view, `${name}.rate`, spout ? "emitted" : "executed", "a"), lineOf(view, `${name}.failed`, "failed", "c")] }),
-        chart({ label: spout ? "Complete latency" : "Execute latency", secs: view.span, format: ms, lines: [lineOf(view, `${name}.ms`, "mean", "a")] }),
-        spout ? null : chart({ label: "Busiest executor", secs: view.span, format: percent, max: 1, lines: [lineOf(view, `${name}.busy`, "busy", "a")] }),
-        live?.queue === null || live?.queue === undefined ? null : chart({ label: "Waiting", secs: view.span, format: short, lines: [lineOf(view, `${name}.queue`, "tuples", "a")] }),
+        view.charts(view),
       ),
     ),
     section("Errors", errorList(id, detail.componentErrors)),

@@ -8,20 +8,17 @@ import { graph } from "../graph.js";
 import { apiPath, ask, facts, failed, healthPill, poll, post, section, statusPill, table, topologyPath, viewPath } from "../parts.js";
 import { onStatus } from "./cluster.js";
 import { show as showConfiguration } from "./configuration.js";
+import { lineOf, moveCharts, newView, paced, readSeries, spans, takeState, timeOf } from "./overtime.js";
 
-const SPANS = [
-  ["10 min", 600],
-  ["1 h", 3600],
-  ["24 h", 86400],
-];
+const TOTALS = ["sourceRate", "ackRate", "failRate", "completeMs", "busy"];
 
 export function topology(page, id) {
-  const view = { span: 600, series: {}, state: null };
-  const draw = () => view.state && drawPage(page, id, view, draw);
+  const view = newView({ charts: topologyCharts });
+  const draw = paced(() => view.state && drawPage(page, id, view, draw));
   follow(
     `/live${topologyPath(id)}`,
     (state) => {
-      view.state = state;
+      takeState(view, state, () => Object.fromEntries(TOTALS.map((one) => [`.${one}`, state.totals?.[one]])));
       draw();
     },
     (status, why) => {
@@ -30,49 +27,18 @@ export function topology(page, id) {
     },
     page.signal,
   );
-  readSeries(page, id, view, [".sourceRate", ".ackRate", ".failRate", ".completeMs", ".busy"], draw);
+  readSeries(page, id, view, TOTALS.map((one) => `.${one}`), draw);
+  moveCharts(page, view);
 }
 
-// Keep series of the page up to date.
-export async function readSeries(page, id, view, names, draw) {
-  while (!page.signal.aborted) {
-    const query = new URLSearchParams([["secs", view.span], ...names.map((name) => ["name", name])]);
-    try {
-      view.series = (await request(`/live${topologyPath(id)}/series?${query}`, { signal: page.signal })).series;
-      draw();
-    } catch {
-      if (page.signal.aborted) return;
-    }
-    await new Promise((done) => {
-      view.again = done;
-      setTimeout(done, view.span > 600 ? 10000 : 2000);
-    });
-  }
+function topologyCharts(view) {
+  const now = view.span === 600 ? timeOf(view) : null;
+  return [
+    chart({ label: "Messages a second", secs: view.span, now, format: short, lines: [lineOf(view, ".sourceRate", "emitted", "a"), lineOf(view, ".ackRate", "acked", "b"), lineOf(view, ".failRate", "failed", "c")] }),
+    chart({ label: "Complete latency", secs: view.span, now, format: ms, lines: [lineOf(view, ".completeMs", "mean", "a")] }),
+    chart({ label: "Busiest executor", secs: view.span, now, format: percent, max: 1, lines: [lineOf(view, ".busy", "busy", "a")] }),
+  ];
 }
-
-export function spans(view, draw) {
-  return h(
-    "div.spans",
-    { role: "group", "aria-label": "Time shown" },
-    SPANS.map(([text, secs]) =>
-      h(
-        "button.ghost",
-        {
-          type: "button",
-          "aria-pressed": String(view.span === secs),
-          onclick: () => {
-            view.span = secs;
-            view.again?.();
-            draw();
-          },
-        },
-        text,
-      ),
-    ),
-  );
-}
-
-export const lineOf = (view, key, name, tone) => ({ name, tone, ...(view.series[key] ?? { times: [], values: [] }) });
 
 export function crumbs(id, name, ...more) {
   return h("nav.crumbs", { "aria-label": "Where you are" }, h("a", { href: "/" }, "Cluster"), name ? h("a", { href: topologyPath(id) }, name) : null, ...more);
@@ -136,9 +102,7 @@ function drawPage(page, id, view, draw) {
       h(
         "div.charts",
         {},
-        chart({ label: "Messages a second", secs: view.span, format: short, lines: [lineOf(view, ".sourceRate", "emitted", "a"), lineOf(view, ".ackRate", "acked", "b"), lineOf(view, ".failRate", "failed", "c")] }),
-        chart({ label: "Complete latency", secs: view.span, format: ms, lines: [lineOf(view, ".completeMs", "mean", "a")] }),
-        chart({ label: "Busiest executor", secs: view.span, format: percent, max: 1, lines: [lineOf(view, ".busy", "busy", "a")] }),
+        view.charts(view),
       ),
     ),
     section("Spouts", components(id, state, "spout")),

@@ -1,0 +1,53 @@
+"""How a worker knows that somebody watches its topology."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from squall_common.worker_files.watch_file import WATCH_FILE, read_watch, write_watch
+
+
+def test_a_watch_is_valid_until_its_end(tmp_path: Path) -> None:
+    assert read_watch(tmp_path, 100.0) is None
+    write_watch(tmp_path, 0.25, 108.0)
+    assert read_watch(tmp_path, 107.9) == 0.25
+    assert read_watch(tmp_path, 108.0) is None
+    write_watch(tmp_path, 0.5, 116.0)
+    assert read_watch(tmp_path, 110.0) == 0.5
+
+
+def test_a_file_of_an_earlier_boot_means_nothing(tmp_path: Path) -> None:
+    write_watch(tmp_path, 0.25, 900_000.0)
+    assert read_watch(tmp_path, 100.0) is None
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"0.25", b"x y", b"nan 108", b"-1 108", b"0 108", b"0.2 1 2"]
+)
+def test_what_no_supervisor_writes_counts_as_none(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / WATCH_FILE).write_bytes(data)
+    assert read_watch(tmp_path, 100.0) is None
+
+
+def test_a_worker_that_lays_traps_harms_nothing(tmp_path: Path) -> None:
+    """The supervisor may be root, and the folder its worker's."""
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    for trap in (os.symlink, os.link):
+        folder = tmp_path / trap.__name__
+        folder.mkdir()
+        trap(victim, folder / WATCH_FILE)
+        write_watch(folder, 0.25, 108.0)
+        assert read_watch(folder, 100.0) == 0.25
+        assert victim.read_text() == "precious"
+    pipe = tmp_path / "pipe"
+    pipe.mkdir()
+    os.mkfifo(pipe / WATCH_FILE)
+    assert read_watch(pipe, 100.0) is None
+    link = tmp_path / "other-link"
+    link.symlink_to(tmp_path)
+    with pytest.raises(OSError):
+        write_watch(link, 0.25, 108.0)
