@@ -26,6 +26,7 @@ PAGES = {
     "/": "document.querySelectorAll('tbody tr').length >= 4",
     f"/topology/{ID}": "document.querySelectorAll('.box').length === 2",
     f"/topology/{ID}/component/split": "document.querySelectorAll('table').length === 4",
+    f"/topology/{ID}/component/split/executor/2-2": "!!document.querySelector('tbody tr')",
     f"/topology/{ID}/errors": "!!document.querySelector('.errors details')",
     f"/topology/{ID}/configuration": "!!document.querySelector('tbody tr')",
     f"/topology/{ID}/logs": "!!document.querySelector('tbody tr')",
@@ -228,8 +229,9 @@ async def test_a_hidden_page_closes_its_stream_and_goes_on_when_it_is_seen(
         "document.dispatchEvent(new Event('visibilitychange'))"
     )
     await page.run(hide.replace("HIDDEN", "true"))
-    while site.server.hub.cluster.watchers:
-        await asyncio.sleep(0.02)
+    async with asyncio.timeout(20):
+        while site.server.hub.cluster.watchers:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
     site.nimbus.answers["getClusterInfo"] = lambda: cluster(summary(health="crash loop"))
     await page.run(hide.replace("HIDDEN", "false"))
     await page.wait("document.querySelector('tbody').innerText.includes('crash loop')")

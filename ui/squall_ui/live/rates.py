@@ -10,10 +10,12 @@ that the executor was started again.
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from squall_common.history.histogram import Histogram, less, merge, percentile, unpack
 from squall_common.names import is_system_id
 from squall_thrift import storm
 
@@ -41,6 +43,8 @@ class Counts:
     # Component downstream -> seconds that its tasks, added up, waited for it.
     blocked_secs: Mapping[str, float] = field(default_factory=dict)
     precise: bool = False  # the time is not in whole seconds
+    # By source, a bolt's time in execute; by stream, a spout's until a message is complete. Packed.
+    histograms: Mapping[object, bytes] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -60,6 +64,20 @@ class Flow:
     complete_ms: float = 0.0
     by_source: dict[Source, float] = field(default_factory=dict)
     blocked: dict[str, float] = field(default_factory=dict)
+    # Pairs of packed histograms: latencies until now, and until before.
+    times: list[tuple[bytes, bytes | None]] = field(default_factory=list)
+
+    def percentiles_ms(self) -> tuple[float, float, float] | None:
+        """p50, p95 and p99 of the latencies between the reports; None if there were none."""
+        found: Histogram = {}
+        for new, old in self.times:
+            # (Damaged, or not of one worker.)
+            with contextlib.suppress(ValueError, IndexError, OverflowError):
+                merge(found, unpack(new if old is None else less(new, old)))
+        if not found:
+            return None
+        p50, p95, p99 = (1000 * (percentile(found, share) or 0.0) for share in (0.5, 0.95, 0.99))
+        return p50, p95, p99
 
 
 def counts_of(one: storm.ExecutorSummary) -> Counts | None:
@@ -80,6 +98,11 @@ def counts_of(one: storm.ExecutorSummary) -> Counts | None:
             acked=_sum(acked.items()), failed=_sum((spout.failed.get(_ALL) or {}).items()),
             complete_ms=_weighted(spout.complete_ms_avg.get(_ALL), acked),
             blocked_secs=blocked_secs,
+            histograms={
+                stream: packed
+                for stream, packed in ((spout.complete_histograms or {}).get(_ALL) or {}).items()
+                if not is_system_id(stream)
+            },
         )  # fmt: skip
     bolt = stats.specific.bolt
     if bolt is None:
@@ -108,6 +131,11 @@ def counts_of(one: storm.ExecutorSummary) -> Counts | None:
             if not is_system_id(source.streamId)
         },
         blocked_secs=blocked_secs,
+        histograms={
+            (source.componentId, source.streamId): packed
+            for source, packed in ((bolt.execute_histograms or {}).get(_ALL) or {}).items()
+            if not is_system_id(source.streamId)
+        },
     )  # fmt: skip
 
 
@@ -143,6 +171,11 @@ def flow_between(old: Counts, new: Counts) -> Flow:
             component: max(0.0, spent - old.blocked_secs.get(component, 0.0)) / secs
             for component, spent in new.blocked_secs.items()
         },
+        times=[
+            (packed, old.histograms.get(source))
+            for source, packed in new.histograms.items()
+            if packed != old.histograms.get(source)
+        ],
     )
 
 
@@ -164,6 +197,7 @@ def sum_of(flows: Iterable[Flow]) -> Flow:
             total.by_source[source] = total.by_source.get(source, 0.0) + rate
         for component, tasks in one.blocked.items():
             total.blocked[component] = total.blocked.get(component, 0.0) + tasks
+        total.times += one.times
     total.execute_ms = execute / total.executed if total.executed else 0.0
     total.process_ms = process / total.acked if total.acked else 0.0
     total.complete_ms = complete / total.acked if total.acked else 0.0

@@ -5,7 +5,7 @@
     series.read("enrich.busy", secs=600)      # ([times], [values])
 
 A series has a value every 2 s for 10 minutes and the mean of every 2 minutes for 24 hours: at most
-1,020 numbers of 8 bytes, so 8 KiB a series. A topology has at most `SERIES_MAX` of them, 12 MiB;
+1,020 numbers of 8 bytes, so 8 KiB a series. A topology has at most `SERIES_MAX` of them, 16 MiB;
 series beyond that, of its last components by name, are not kept.
 """
 
@@ -15,7 +15,7 @@ import math
 from array import array
 from collections.abc import Iterable, Mapping
 
-SERIES_MAX = 1_500
+SERIES_MAX = 2_000
 _FINE_SECS, _FINE_COUNT = 2, 300
 _COARSE_SECS, _COARSE_COUNT = 120, 720
 

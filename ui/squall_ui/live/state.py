@@ -61,9 +61,11 @@ class TopologyState:
         by_component = _by_component(flows)
         commons = components_of(seen.code, False)
         components = _components(seen, commons, by_component)
+        steady_flows = _by_component(self._rates.steady())
+        _add_percentiles(components, steady_flows)
         sums = {name: sum_of(_known(by_component.get(name, {}))) for name in commons}
         edges = _edges(seen.code, sums)
-        steady = _components(seen, commons, _by_component(self._rates.steady()))
+        steady = _components(seen, commons, steady_flows)
         facts = self._facts(seen, steady, now_secs)
         totals = _totals(seen.code, components, sums)
         self._record(now_secs, components, totals)
@@ -136,6 +138,9 @@ class TopologyState:
             values[f"{name}.rate"] = one["emitRate" if spout else "executeRate"]
             values[f"{name}.ms"] = one["completeMs" if spout else "executeMs"]
             values[f"{name}.failed"] = one["failRate"]
+            for share in ("p50", "p95", "p99"):
+                if one[share] is not None:
+                    values[f"{name}.{share}"] = one[share]
             if not spout:
                 values[f"{name}.busy"] = one["busy"]
             if one["queue"] is not None:
@@ -206,6 +211,17 @@ def _component(
         "error": _headline(error.error) if error else "",
         "errorTime": error.error_time_secs if error else None,
     }
+
+
+def _add_percentiles(
+    components: Mapping[str, dict[str, Any]], flows: Mapping[str, Mapping[Key, Flow | None]]
+) -> None:
+    """Show the percentiles of the last ten seconds, where workers report distributions; otherwise
+    those stay that Nimbus has computed."""
+    for name, one in components.items():
+        found = sum_of(_known(flows.get(name, {}))).percentiles_ms()
+        if found is not None:
+            one["p50"], one["p95"], one["p99"] = map(_round, found)
 
 
 def _headline(error: str) -> str:

@@ -19,6 +19,7 @@ PATHS = (
     "/topology/{id}",
     "/topology/{id}/{page:errors|configuration|workers|dead-letters|logs|flame}",
     "/topology/{id}/component/{component}",
+    "/topology/{id}/component/{component}/executor/{tasks}",
     "/supervisor/{id}",
     "/owner/{id}",
     "/logs",

@@ -27,6 +27,7 @@ from squall_ui.rest.shapes import (
     Shape,
     array,
     extended,
+    map_of,
     nullable,
     obj,
 )
@@ -50,6 +51,12 @@ _BOLT = {
     "capacity": DECIMAL, "executeLatency": DECIMAL, "executed": COUNT, "processLatency": DECIMAL,
 }  # fmt: skip
 _WINDOWED = {"window": TEXT, "windowPretty": TEXT}
+_LATENCY = obj(count=COUNT, p50=NUMBER, p95=NUMBER, p99=NUMBER)
+# Beside Storm's fields, of what workers report: percentiles in ms, and what waits, and for whom.
+_MEASURED: dict[str, Shape] = {
+    "latencies": obj(optional={"complete": _LATENCY, "execute": _LATENCY, "process": _LATENCY}),
+    "queueTuples": COUNT, "queueBytes": COUNT, "blocked": map_of(NUMBER), "credit": map_of(COUNT),
+}  # fmt: skip
 _INPUT = obj(
     component=TEXT, encodedComponentId=TEXT, encodedComponent=TEXT, stream=TEXT,
     executeLatency=DECIMAL, processLatency=DECIMAL, executed=COUNT, acked=COUNT, failed=COUNT,
@@ -60,12 +67,14 @@ _OUTPUT = obj(
 )  # fmt: skip
 _EXECUTOR = obj(
     _COUNTS, id=TEXT, encodedId=TEXT, uptime=TEXT, uptimeSeconds=COUNT, host=TEXT, port=COUNT,
-    workerLogLink=TEXT, optional={"completeLatency": DECIMAL, **_BOLT},
+    workerLogLink=TEXT, optional={"completeLatency": DECIMAL, **_BOLT, **_MEASURED},
 )  # fmt: skip
 _PROFILE = obj(host=TEXT, port=TEXT, dumplink=TEXT, timestamp=TEXT)
 _BY_WINDOW: dict[str, Shape] = {
-    "spoutSummary": array(obj({**_WINDOWED, **_COUNTS}, completeLatency=DECIMAL)),
-    "boltStats": array(obj({**_WINDOWED, **_COUNTS, **_BOLT})),
+    "spoutSummary": array(
+        obj({**_WINDOWED, **_COUNTS}, completeLatency=DECIMAL, optional=_MEASURED)
+    ),
+    "boltStats": array(obj({**_WINDOWED, **_COUNTS, **_BOLT}, optional=_MEASURED)),
 }
 COMPONENT_PAGE: Shape = extended(
     COMPONENT_RESOURCES,
@@ -195,7 +204,35 @@ def _nothing(kind: storm.ComponentType) -> storm.ComponentAggregateStats:
 def _without_sizes(one: storm.ComponentAggregateStats) -> dict[str, Any]:
     found = aggregate(one)
     del found["executors"], found["tasks"]
+    return {**found, **_measured(one)}
+
+
+def _measured(one: storm.ComponentAggregateStats) -> dict[str, Any]:
+    """What workers of Squall report; without what they do not."""
+    found: dict[str, Any] = {}
+    common, specific = one.common_stats, one.specific_stats
+    spout, bolt = (specific.spout, specific.bolt) if specific is not None else (None, None)
+    latencies = {
+        "complete": spout.complete_latency if spout is not None else None,
+        "execute": bolt.execute_latency if bolt is not None else None,
+        "process": bolt.process_latency if bolt is not None else None,
+    }
+    known = {name: _latency(times) for name, times in latencies.items() if times is not None}
+    if known:
+        found["latencies"] = known
+    if common is not None:
+        values = {
+            "queueTuples": common.queue_tuples,
+            "queueBytes": common.queue_bytes,
+            "blocked": common.blocked_share,
+            "credit": common.credit_bytes,
+        }
+        found |= {name: value for name, value in values.items() if value is not None}
     return found
+
+
+def _latency(times: storm.LatencyDistribution) -> dict[str, Any]:
+    return {"count": times.count, "p50": times.p50_ms, "p95": times.p95_ms, "p99": times.p99_ms}
 
 
 def _event_log(

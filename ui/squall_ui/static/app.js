@@ -4,6 +4,7 @@ import { h, listen, morph } from "./dom.js";
 import { cluster } from "./pages/cluster.js";
 import { component } from "./pages/component.js";
 import { configuration } from "./pages/configuration.js";
+import { executor } from "./pages/executor.js";
 import { flamePage } from "./pages/flame.js";
 import { deadLetters, logs, search, viewLog } from "./pages/logs.js";
 import { owner } from "./pages/owner.js";
@@ -19,6 +20,7 @@ const ROUTES = [
   [/^\/topology\/([^/]+)\/logs$/, logs],
   [/^\/topology\/([^/]+)\/flame$/, flamePage],
   [/^\/topology\/([^/]+)\/component\/([^/]+)$/, component],
+  [/^\/topology\/([^/]+)\/component\/([^/]+)\/executor\/([^/]+)$/, executor],
   [/^\/supervisor\/([^/]+)$/, supervisor],
   [/^\/owner\/([^/]+)$/, owner],
   [/^\/logs$/, logs],

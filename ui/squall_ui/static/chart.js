@@ -6,7 +6,7 @@ import { h } from "./dom.js";
 
 const WIDTH = 480;
 const HEIGHT = 120;
-const LEFT = 46;
+const LEFT = 54;
 const BOTTOM = 18;
 const TOP = 8;
 

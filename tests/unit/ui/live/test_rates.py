@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.ui_structs import bolt_stats, executor, spout_stats
 
+from squall_common.history.histogram import bucket_of, pack
 from squall_thrift import storm
 from squall_ui.live.rates import Counts, Flow, Rates, flow_between, sum_of
 
@@ -55,6 +56,30 @@ def test_a_rate_that_drops_is_seen_within_a_second_while_reports_come_fast() -> 
     (steady,) = rates.steady().values()
     assert steady is not None
     assert round(steady.executed) == 70
+
+
+def test_percentiles_are_those_of_the_last_reports() -> None:
+    """A bolt that was fast for an hour and is slow now. What is damaged is left out."""
+
+    def timed(ms: int, fast: int, slow: int) -> storm.ExecutorSummary:
+        one = precise(ms, fast + slow)
+        histogram = {bucket_of(0.001): fast, bucket_of(0.1): slow}
+        source = storm.GlobalStreamId(componentId="lines", streamId="default")
+        one.stats.specific.bolt.execute_histograms = {":all-time": {source: pack(histogram)}}
+        return one
+
+    rates = Rates()
+    (first,) = flows(rates, timed(3_600_000, 1_000_000, 0))
+    assert first is not None
+    assert first.percentiles_ms() == pytest.approx((1, 1, 1), rel=0.05)
+    (flow,) = flows(rates, timed(3_602_000, 1_000_010, 90))
+    assert flow is not None
+    assert flow.percentiles_ms() == pytest.approx((100, 100, 100), rel=0.05)
+    (still,) = flows(rates, timed(3_604_000, 1_000_010, 90))
+    assert still is not None
+    assert still.percentiles_ms() is None
+    both = sum_of([flow, Flow(times=[(b"?", None)]), Flow(times=[(pack({1: 5}), pack({1: 9}))])])
+    assert both.percentiles_ms() == pytest.approx((100, 100, 100), rel=0.05)
 
 
 def test_a_report_that_comes_late_spoils_no_rate() -> None:

@@ -3,14 +3,15 @@
 import { follow, request } from "../api.js";
 import { chart, meter } from "../chart.js";
 import { h } from "../dom.js";
-import { duration, ms, percent, rate, short } from "../format.js";
+import { bytes, duration, ms, percent, rate, short } from "../format.js";
 import { apiPath, ask, facts, failed, post, section, table, topologyPath, viewPath } from "../parts.js";
 import { onStatus } from "./cluster.js";
 import { flamePath } from "./flame.js";
 import { lineOf, moveCharts, newView, paced, readSeries, spans, takeState, timeOf } from "./overtime.js";
 import { crumbs, errorList } from "./topology.js";
 
-const WINDOWS = [
+const SHARES = ["p50", "p95", "p99"];
+export const WINDOWS = [
   ["10 min", "600"],
   ["3 h", "10800"],
   ["1 day", "86400"],
@@ -30,7 +31,7 @@ export function component(page, id, name) {
     (status, why) => onStatus(page, status, why),
     page.signal,
   );
-  readSeries(page, id, view, ["rate", "ms", "failed", "busy", "queue"].map((one) => `${name}.${one}`), draw);
+  readSeries(page, id, view, ["rate", "ms", "failed", "busy", "queue", ...SHARES].map((one) => `${name}.${one}`), draw);
   readDetail(page, id, name, view, draw);
   moveCharts(page, view);
 }
@@ -42,6 +43,7 @@ function newest(name, live) {
   return {
     [`${name}.rate`]: spout ? live.emitRate : live.executeRate,
     [`${name}.ms`]: spout ? live.completeMs : live.executeMs,
+    ...Object.fromEntries(SHARES.map((one) => [`${name}.${one}`, live[one] ?? undefined])),
     [`${name}.failed`]: live.failRate,
     [`${name}.busy`]: live.busy,
     [`${name}.queue`]: live.queue ?? undefined,
@@ -54,7 +56,13 @@ function charts(name, view) {
   const now = view.span === 600 ? timeOf(view) : null;
   return [
     chart({ label: "Tuples a second", secs: view.span, now, format: short, lines: [lineOf(view, `${name}.rate`, spout ? "emitted" : "executed", "a"), lineOf(view, `${name}.failed`, "failed", "c")] }),
-    chart({ label: spout ? "Complete latency" : "Execute latency", secs: view.span, now, format: ms, lines: [lineOf(view, `${name}.ms`, "mean", "a")] }),
+    chart({
+      label: spout ? "Complete latency" : "Execute latency",
+      secs: view.span,
+      now,
+      format: ms,
+      lines: live && live.p99 !== null ? SHARES.map((one, index) => lineOf(view, `${name}.${one}`, one, "abc"[index])) : [lineOf(view, `${name}.ms`, "mean", "a")],
+    }),
     spout ? null : chart({ label: "Busiest executor", secs: view.span, now, format: percent, max: 1, lines: [lineOf(view, `${name}.busy`, "busy", "a")] }),
     live?.queue === null || live?.queue === undefined ? null : chart({ label: "Waiting", secs: view.span, now, format: short, lines: [lineOf(view, `${name}.queue`, "tuples", "a")] }),
   ];
@@ -63,7 +71,8 @@ function charts(name, view) {
 async function readDetail(page, id, name, view, draw) {
   while (!page.signal.aborted) {
     try {
-      view.detail = await request(`${apiPath("topology", id, "component", name)}?${new URLSearchParams({ window: view.window })}`, { signal: page.signal });
+      const detail = await request(`${apiPath("topology", id, "component", name)}?${new URLSearchParams({ window: view.window })}`, { signal: page.signal });
+      view.detail = { ...detail, allTime: windowsOf(detail).at(-1) };
       draw();
     } catch (error) {
       if (page.signal.aborted) return;
@@ -94,6 +103,8 @@ function drawPage(page, id, name, view, draw) {
           spout ? null : ["Busiest executor", percent(live.busy), live.busiest],
           live.executors > 1 ? ["Skew", live.skew.toFixed(1), "The busiest executor's tuples against the mean"] : null,
           live.queue === null ? null : [spout ? "Pending" : "Queue", short(live.queue)],
+          detail.allTime?.queueBytes ? ["Queue in bytes", bytes(detail.allTime.queueBytes)] : null,
+          ...Object.entries(detail.allTime?.credit ?? {}).map(([to, left]) => [`Credit of ${to}`, bytes(left), "The least that a task of another worker still takes from it"]),
           ["Executors", detail.executors],
           ["Tasks", detail.tasks],
         ])
@@ -111,7 +122,7 @@ function drawPage(page, id, name, view, draw) {
       ),
     ),
     section("Errors", errorList(id, detail.componentErrors)),
-    section("By window", windows(detail, spout)),
+    section("By window", windows(windowsOf(detail), spout)),
     h(
       "div.spans",
       { role: "group", "aria-label": "Window of the tables below", "data-key": "windows" },
@@ -137,10 +148,22 @@ function drawPage(page, id, name, view, draw) {
   );
 }
 
-const num = (name, field) => ({ name, num: true, cell: (one) => (typeof one[field] === "string" ? ms(Number(one[field])) : short(one[field])) });
+export const num = (name, field) => ({ name, num: true, cell: (one) => (typeof one[field] === "string" ? ms(Number(one[field])) : short(one[field])) });
 
-function windows(detail, spout) {
-  const rows = spout ? detail.spoutSummary : detail.boltStats;
+// Columns of the percentiles that rows have.
+export function percentiles(rows, spout) {
+  const kind = spout ? "complete" : "execute";
+  if (!rows.some((one) => one.latencies?.[kind])) return [];
+  return SHARES.map((share) => ({ name: share, num: true, title: `${share} of the ${kind} latency`, cell: (one) => ms(one.latencies?.[kind]?.[share]) }));
+}
+
+// A column of what components were waited for, if rows have any.
+export function blockedBy(rows) {
+  if (!rows.some((one) => Object.keys(one.blocked ?? {}).length)) return [];
+  return [{ name: "Waited for", title: "The share of its time that it waited for each component downstream", cell: (one) => Object.entries(one.blocked ?? {}).map(([by, share]) => `${by} ${percent(share)}`).join(", ") }];
+}
+
+export function windows(rows, spout) {
   return table(
     "By window",
     [
@@ -148,13 +171,17 @@ function windows(detail, spout) {
       num("Emitted", "emitted"),
       num("Transferred", "transferred"),
       ...(spout ? [num("Complete latency", "completeLatency")] : [num("Executed", "executed"), num("Execute latency", "executeLatency"), num("Process latency", "processLatency")]),
+      ...percentiles(rows, spout),
       num("Acked", "acked"),
       num("Failed", "failed"),
+      ...blockedBy(rows),
     ],
     rows,
     { key: (one) => one.window },
   );
 }
+
+const windowsOf = (detail) => detail.spoutSummary ?? detail.boltStats;
 
 function inputs(id, detail) {
   return table(
@@ -191,7 +218,7 @@ function executors(page, id, detail, spout) {
   return table(
     "Executors",
     [
-      { name: "Tasks", cell: (one) => h("code", {}, one.id) },
+      { name: "Tasks", cell: (one) => h("a.tasks", { href: topologyPath(id, "component", detail.id, "executor", one.id.slice(1, -1)) }, tasksText(one.id)) },
       { name: "Worker", cell: (one) => h("a", { href: viewPath(one.host, `${id}/${one.port}/worker.log`) }, `${one.host}:${one.port}`) },
       { name: "Uptime", num: true, cell: (one) => duration(one.uptimeSeconds) },
       num("Emitted", "emitted"),
@@ -204,6 +231,8 @@ function executors(page, id, detail, spout) {
             num("Execute latency", "executeLatency"),
             num("Process latency", "processLatency"),
           ]),
+      ...percentiles(detail.executorStats, spout).slice(-1),
+      detail.executorStats.some((one) => one.queueTuples !== undefined) ? num(spout ? "Pending" : "Queue", "queueTuples") : null,
       num("Acked", "acked"),
       num("Failed", "failed"),
       page.actions
@@ -218,8 +247,13 @@ function executors(page, id, detail, spout) {
   );
 }
 
+export function tasksText(executor) {
+  const [first, last] = executor.match(/\d+/g);
+  return first === last ? first : `${first} to ${last}`;
+}
+
 // "[4-6]" are three tasks; of many, the first few.
-function tasksOf(executor) {
+export function tasksOf(executor) {
   const [first, last] = executor.match(/\d+/g).map(Number);
   return Array.from({ length: Math.min(8, last - first + 1) }, (_, index) => first + index);
 }
