@@ -17,6 +17,7 @@ from squall_cli.main import run
 from squall_common.cluster import codec, convert
 from squall_common.cluster.values import Credentials, WorkerHeartbeat, WorkerReport
 from squall_common.topology.model import Executor, WorkerSlot
+from squall_thrift import storm
 
 pytestmark = pytest.mark.integration
 BEAT = WorkerHeartbeat("words-1-17", {Executor(1, 4): None}, 1000, 5)
@@ -65,6 +66,18 @@ def test_heartbeats_are_listed_and_decoded(command: Any) -> None:
     beat = json.loads(command("heartbeats", "get", f"{path}/s-1-6700")[1])
     assert beat["topology_id"] == "words-1-17"
     assert list(beat["executor_stats"]) == ["1-4"]
+
+
+def test_a_nimbus_that_refuses_to_show_heartbeats_is_quoted(command: Any) -> None:
+    """What is in ZooKeeper is shown all the same."""
+    with fake_nimbus() as nimbus:
+        nimbus.answers["getWorkerHeartbeats"] = storm.AuthorizationException(msg="not yours")
+        pairs = nimbus.conf.items()
+        conf = [w for key, value in pairs for w in ("-c", f"{key}={json.dumps(value)}")]
+        status, out, err = command("heartbeats", "list", "/workerbeats/words-1-17", *conf)
+    assert (status, out) == (0, "s-1-6700\n")
+    assert "what workers report to Nimbus is not shown" in err
+    assert "not yours" in err
 
 
 def test_heartbeats_that_nimbus_has_are_listed_below_their_topology(command: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from squall_cli.options import Settings, json_option, settings_options
-from squall_cli.output import print_json
+from squall_cli.output import print_json, say
 
 
 @click.group("heartbeats")
@@ -32,7 +32,8 @@ def _is_of_topology(path: str) -> bool:
 
 def _reported(settings: Settings, path: str) -> dict[str, bytes]:
     """The heartbeats of a topology that Nimbus has, by the name of their node, for the path of the
-    topology or of one of them; empty if Nimbus does not answer."""
+    topology or of one of them. Without an answer of Nimbus there are none, and the reason is
+    printed."""
     import msgspec
 
     from squall_cli.cluster.nimbus import call_nimbus
@@ -46,7 +47,8 @@ def _reported(settings: Settings, path: str) -> dict[str, bytes]:
     options = msgspec.structs.replace(settings.client(), storm_nimbus_retry_times=0)
     try:
         answer = call_nimbus(options, "getWorkerHeartbeats", parts[1])
-    except NimbusError:
+    except NimbusError as error:
+        say(f"warning: what workers report to Nimbus is not shown: {error.message}")
         return {}
     reports = [from_worker_report(one, None) for one in answer]
     return {

@@ -4,8 +4,9 @@
         await print_last(client, topology_id, workers, "worker.log", lines=10, show=print)
 
 A logviewer gives a part of a file from an offset on, in whole lines. To follow a file means to ask
-again from where the last part ended. A file that has become shorter was turned over: what was not
-read yet is at the end of FILE.1.
+again from where the last part ended. A file that is another one than before, or has become shorter,
+was turned over: what was not read yet is at the end of FILE.1, or further back if that happened
+several times meanwhile.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from squall_common.errors import SquallError
@@ -29,6 +30,7 @@ _TIMEOUT_SECS = 10.0
 _POLL_SECS = 1.0
 _WORKERS_SECS = 5.0  # between two looks at where the workers are
 _DETAIL_CHARS = 200
+_OLD_FILES_MAX = 20  # of one log; workers keep fewer
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -50,6 +52,16 @@ class Part:
     start: int
     end: int
     size: int
+    identity: str = ""  # of the file, also when it was renamed; "" from earlier logviewers
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """How far a file has been read."""
+
+    at: int
+    identity: str
+    lost: bool = False  # it was not found among the files at the last look
 
 
 class LogviewerError(SquallError):
@@ -97,8 +109,9 @@ class Logviewers:
                     raise self._error(slot, f"answered {response.status}: {_reason(body)}")
                 found = json.loads(body)
                 return Part(
-                    str(found["text"]), int(found["start"]), int(found["end"]), int(found["size"])
-                )
+                    str(found["text"]), int(found["start"]), int(found["end"]), int(found["size"]),
+                    str(found.get("identity", "")),
+                )  # fmt: skip
         except TimeoutError:
             reason = f"has not answered within {_TIMEOUT_SECS:g} s"
         except aiohttp.ClientError as error:
@@ -275,7 +288,7 @@ class Follower:
     async def _follow(self, slot: Slot, end: asyncio.Event) -> None:
         """The file of one worker, until `end` is set and all of it has been read."""
         path = path_of(self._topology_id, slot, self._file)
-        at: int | None = None
+        at: _Place | None = None
         failing = False
         while True:
             try:
@@ -299,10 +312,12 @@ class Follower:
             except TimeoutError:
                 pass
 
-    async def _step(self, slot: Slot, path: str, at: int | None) -> tuple[int | None, bool]:
-        """Show what was added since `at`; how far the file has been read, and whether there is
+    async def _step(
+        self, slot: Slot, path: str, place: _Place | None
+    ) -> tuple[_Place | None, bool]:
+        """Show what was added since `place`; how far the file has been read, and whether there is
         more. Raises LogviewerError."""
-        if at is None:
+        if place is None:
             part = await last_part(self._client, slot, path, self._lines, ended=True)
             if part is None:
                 if slot not in self._missing:
@@ -310,21 +325,42 @@ class Follower:
                     self._say(f"{slot} has no {self._file} yet")
                 return None, False
             self._show(slot, last_lines(part.text, self._lines))
-            return part.end, False
-        part = await self._client.part(slot, path, start=at, length=PART_BYTES, ended=True)
+            return _Place(part.end, part.identity), False
+        part = await self._client.part(slot, path, start=place.at, length=PART_BYTES, ended=True)
         if part is None:  # while it is turned over
-            return at, False
-        if part.size < at:
-            await self._rest(slot, f"{path}.1", at)
-            return 0, True
+            return place, False
+        if part.size < place.at or part.identity != place.identity:
+            return await self._turned_over(slot, path, place)
         self._show(slot, lines_of(part.text))
-        return part.end, part.end > at and part.end < part.size
+        more = part.end > place.at and part.end < part.size
+        return _Place(part.end, part.identity), more
 
-    async def _rest(self, slot: Slot, path: str, at: int) -> None:
-        """What was added to a file before it was turned over."""
+    async def _turned_over(self, slot: Slot, path: str, place: _Place) -> tuple[_Place, bool]:
+        """The same, of a file that has another name now: its rest, and the next newer file."""
+        if not place.identity:
+            await self._rest(slot, f"{path}.1", place.at)
+            return _Place(0, ""), True
+        for number in range(1, _OLD_FILES_MAX + 1):
+            old = f"{path}.{number}"
+            part = await self._client.part(slot, old, start=place.at, length=1, ended=False)
+            if part is not None and part.identity == place.identity:
+                at = await self._rest(slot, old, place.at)
+                newer = path if number == 1 else f"{path}.{number - 1}"
+                begin = await self._client.part(slot, newer, start=0, length=1, ended=False)
+                if begin is None or begin.identity == place.identity:  # turned over once more
+                    return _Place(at, place.identity), False
+                return _Place(0, begin.identity), True
+        if not place.lost:  # perhaps it is being renamed
+            return replace(place, lost=True), False
+        self._say(f"warning: lines of {slot} may be missing: its {self._file} was replaced")
+        begin = await self._client.part(slot, path, start=0, length=1, ended=False)
+        return _Place(0, begin.identity if begin is not None else ""), True
+
+    async def _rest(self, slot: Slot, path: str, at: int) -> int:
+        """Show what was added to a file before it was turned over; its end."""
         while True:
             part = await self._client.part(slot, path, start=at, length=PART_BYTES, ended=False)
             if part is None or part.end <= at:
-                return
+                return at
             self._show(slot, lines_of(part.text))
             at = part.end

@@ -10,7 +10,7 @@ import gzip
 import os
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
 PAGE_BYTES = 51_200  # Storm's default for a page
@@ -32,6 +32,8 @@ class Part:
     data: bytes
     offset: int
     size: int
+    # Of the file, whatever its name becomes.
+    identity: str = field(default="", compare=False)
 
     @property
     def end(self) -> int:
@@ -61,9 +63,11 @@ def read_part(fd: int, start: int | None, length: int, *, compressed: bool) -> P
     """`length` bytes from `start` on; the last ones if it is None. A start behind the end gives no
     bytes. Raises TooLargeError, and OSError for a file that is damaged."""
     size = size_of(fd, compressed=compressed)
+    found = os.fstat(fd)
+    identity = f"{found.st_dev}-{found.st_ino}"
     begin = max(0, size - length) if start is None else min(start, size)
     if not compressed:
-        return Part(os.pread(fd, length, begin), begin, size)
+        return Part(os.pread(fd, length, begin), begin, size, identity)
     data = bytearray()
     at = 0
     for chunk in chunks(fd, compressed=True):
@@ -72,7 +76,7 @@ def read_part(fd: int, start: int | None, length: int, *, compressed: bool) -> P
         at += len(chunk)
         if len(data) >= length:
             break
-    return Part(bytes(data[:length]), begin, size)
+    return Part(bytes(data[:length]), begin, size, identity)
 
 
 def whole_lines(part: Part) -> Part:
@@ -83,7 +87,7 @@ def whole_lines(part: Part) -> Part:
     cut = part.data.find(b"\n") + 1
     if not 0 < cut < len(part.data):
         return part
-    return Part(part.data[cut:], part.offset + cut, part.size)
+    return replace(part, data=part.data[cut:], offset=part.offset + cut)
 
 
 def ended_lines(part: Part) -> Part:
@@ -92,7 +96,7 @@ def ended_lines(part: Part) -> Part:
     cut = part.data.rfind(b"\n") + 1
     if cut == 0 and part.end < part.size:
         return part
-    return Part(part.data[:cut], part.offset, part.size)
+    return replace(part, data=part.data[:cut])
 
 
 def chunks(fd: int, *, compressed: bool, start: int = 0) -> Iterator[bytes]:

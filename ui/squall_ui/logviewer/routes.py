@@ -239,7 +239,7 @@ class LogRoutes:
             part = ended_lines(part)
         return _json(
             {"file": file, "text": part.text, "start": part.offset, "end": part.end,
-             "size": part.size}
+             "size": part.size, "identity": part.identity}
         )  # fmt: skip
 
     async def _search(self, request: web.Request) -> web.Response:

@@ -273,6 +273,59 @@ async def test_a_log_that_is_turned_over_loses_no_line(
     await following.end()
 
 
+async def test_a_log_that_is_turned_over_and_grows_loses_no_line(
+    client: Logviewers, log_of: Callable[..., Path]
+) -> None:
+    """The new file is longer than what was read of the old one."""
+    log_of(FIRST).write_text("a\n")
+    following = Following(client, FIRST)
+    await following.until(lambda: bool(following.shown))
+    append(log_of(FIRST), "late\n")
+    log_of(FIRST).rename(log_of(FIRST, "worker.log.1"))
+    log_of(FIRST).write_text("new and long\nnewer\n")
+    await following.until(lambda: following.shown[-1] == "6700 newer")
+    assert following.shown == ["6700 a", "6700 late", "6700 new and long", "6700 newer"]
+    assert following.said == []
+    await following.end()
+
+
+async def test_a_log_that_is_turned_over_three_times_between_two_looks_loses_no_line(
+    client: Logviewers, log_of: Callable[..., Path]
+) -> None:
+    log_of(FIRST).write_text("a\n")
+    following = Following(client, FIRST)
+    await following.until(lambda: bool(following.shown))
+    for turn in range(3):
+        append(log_of(FIRST), f"end of {turn}\n")
+        for number in (2, 1):
+            if log_of(FIRST, f"worker.log.{number}").exists():
+                log_of(FIRST, f"worker.log.{number}").rename(
+                    log_of(FIRST, f"worker.log.{number + 1}")
+                )
+        log_of(FIRST).rename(log_of(FIRST, "worker.log.1"))
+        log_of(FIRST).write_text(f"begin of {turn + 1}\n")
+    await following.until(lambda: following.shown[-1] == "6700 begin of 3")
+    assert [line.removeprefix("6700 ") for line in following.shown] == [
+        "a", "end of 0", "begin of 1", "end of 1", "begin of 2", "end of 2", "begin of 3",
+    ]  # fmt: skip
+    await following.end()
+
+
+async def test_lines_that_are_lost_are_said_to_be(
+    client: Logviewers, log_of: Callable[..., Path]
+) -> None:
+    log_of(FIRST).write_text("a\n")
+    following = Following(client, FIRST)
+    await following.until(lambda: bool(following.shown))
+    log_of(FIRST, "new").write_text("another file\n")
+    log_of(FIRST, "new").replace(log_of(FIRST))
+    await following.until(lambda: following.shown[-1] == "6700 another file")
+    assert following.said == [
+        "warning: lines of 127.0.0.1:6700 may be missing: its worker.log was replaced"
+    ]
+    await following.end()
+
+
 async def test_many_lines_between_two_looks_are_all_shown(
     client: Logviewers, log_of: Callable[..., Path]
 ) -> None:
