@@ -7,9 +7,9 @@ import { percent } from "../format.js";
 import { apiPath, post, section, table, topologyPath } from "../parts.js";
 import { crumbs } from "./topology.js";
 
-// py-spy takes a second to look at the process first.
+// py-spy samples for a second at least, and begins a little later.
 const SECS = { tasks: 2, native: 1 };
-const WRITE_MS = { tasks: 200, native: 1000 };
+const WRITE_MS = { tasks: 200, native: 300 };
 const LENGTH = 2 * 1024 * 1024; // of a part, as large as logviewers give
 const PARTS_MAX = 8;
 const POLL_MS = 100;
