@@ -12,6 +12,7 @@ from squall_ui.live.hub import Hub
 from squall_ui.nimbus.gateway import NimbusGateway
 from squall_ui.pages import shell
 from squall_ui.pages.logs import Logs
+from squall_ui.pages.reports import Reports
 from squall_ui.pages.streams import Streams
 from squall_ui.process import run_http_daemon
 from squall_ui.rest import api
@@ -48,6 +49,7 @@ class UiServer:
                 *api.routes(self.site),
                 *Streams(self.hub, self.nimbus).routes(),
                 *self.logs.routes(),
+                *Reports(self.nimbus, client).routes(),
                 *static_routes(),
                 *shell.routes(self.site),
             ],

@@ -79,8 +79,11 @@ class WorkerBeats:
         for one in known:
             beat = by_place.get((one.host, one.port))
             tasks = one.executor_info
-            stats = beat and beat.executors.get((tasks.task_start, tasks.task_end))
-            if beat is not None and stats is not None:
+            if beat is None:
+                result.append(one)
+                continue
+            stats = beat.executors.get((tasks.task_start, tasks.task_end))
+            if stats is not None:
                 one = copy.copy(one)
                 one.stats, one.uptime_secs, one.stats_ms = stats, beat.uptime_secs, beat.stats_ms
             result.append(one)

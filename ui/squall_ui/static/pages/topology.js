@@ -5,7 +5,7 @@ import { chart, meter } from "../chart.js";
 import { h } from "../dom.js";
 import { ago, bytes, duration, ms, percent, rate, short } from "../format.js";
 import { graph } from "../graph.js";
-import { apiPath, ask, facts, failed, healthPill, poll, post, section, statusPill, table, topologyPath, viewPath } from "../parts.js";
+import { apiPath, ask, facts, failed, healthPill, path, poll, post, section, statusPill, table, topologyPath, viewPath } from "../parts.js";
 import { onStatus } from "./cluster.js";
 import { show as showConfiguration } from "./configuration.js";
 import { lineOf, moveCharts, newView, paced, readSeries, spans, takeState, timeOf } from "./overtime.js";
@@ -82,6 +82,7 @@ function drawPage(page, id, view, draw) {
       h("a", { href: `/search?${new URLSearchParams({ topology: id })}` }, "Search logs"),
       h("a", { href: topologyPath(id, "dead-letters") }, "Dead letters"),
       h("a", { href: topologyPath(id, "configuration") }, "Configuration"),
+      h("button.link", { type: "button", onclick: () => askForReport(page, id, one.name) }, "Report"),
     ),
     findings(id, state),
     section(
@@ -221,6 +222,19 @@ function workerActions(page, topology, one) {
       "Restart",
     ),
   );
+}
+
+function askForReport(page, id, name) {
+  ask(page, {
+    title: `Report on ${name}`,
+    text: "From its history: a verdict, throughput, latency, skew, hot keys, failures, and a parallelism. It is made now, which takes some seconds, and opens in this tab.",
+    verb: "Make report",
+    fields: [{ name: "span", label: "On the last", options: ["1 hour", "6 hours", "1 day", "all"], value: "1 day" }],
+    act: async ({ span }) => {
+      location.assign((await post(path("reports", id), { span })).report);
+      return "The report is opening.";
+    },
+  });
 }
 
 function actions(page, topology, state) {

@@ -1,0 +1,170 @@
+"""Reports on a topology's history: what `storm report --html` writes, made when a page asks for it.
+
+A report is made by a process of its own (`squall_spark.report`), one at a time, and kept in memory.
+It is a whole document with its own style and without a script, so it has a policy of its own, under
+which no script runs and nothing is loaded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import tempfile
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from aiohttp import web
+
+from squall_common.config.options.typed import ClientOptions
+from squall_common.daemon import fast_json
+from squall_common.daemon.logs import get_logger
+from squall_common.daemon.web import HttpError, Route
+from squall_common.errors import SquallError
+from squall_common.history.settings import history_url
+from squall_thrift import storm
+from squall_ui.nimbus.gateway import NimbusGateway
+
+log = get_logger(__name__)
+
+POLICY = (
+    "sandbox; default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
+SPANS = {"1 hour": "1h", "6 hours": "6h", "1 day": "1d", "all": None}
+_PROGRAM = ("-P", "-m", "squall_spark.report.main")
+_SECS = 60.0
+_KEPT = 20
+_BYTES_MAX = 8 * 1024 * 1024
+_SAID_MAX = 2_000
+
+
+class Reports:
+    """`program`: the arguments of Python for the process that makes a report."""
+
+    def __init__(
+        self, nimbus: NimbusGateway, client: ClientOptions, program: Sequence[str] = _PROGRAM
+    ) -> None:
+        self._nimbus = nimbus
+        self._client = client
+        self._program = tuple(program)
+        self._one = asyncio.Lock()
+        self._kept: OrderedDict[str, bytes] = OrderedDict()  # by topology
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("POST", "/reports/{id}", self._make, "getTopologyInfo"),
+            Route("GET", "/reports/{id}", self._show, "getTopologyInfo"),
+        ]
+
+    async def _make(self, request: web.Request) -> web.Response:
+        """Make a report on the `span` of the body, and say where it is."""
+        try:
+            span = (await request.json())["span"]
+            since = SPANS[span]
+        except (ValueError, KeyError, TypeError):
+            known = ", ".join(SPANS)
+            raise HttpError(400, "400 Bad Request", f"span: expected one of {known}") from None
+        topology_id = request.match_info["id"]
+        try:
+            summary: storm.TopologySummary = await self._nimbus.read(
+                "getTopologySummary", topology_id
+            )
+            history = await self._history()
+        except storm.NotAliveException as error:
+            raise HttpError(404, "404 Not Found", str(error)) from error
+        except SquallError as error:
+            raise HttpError(503, "503 Service Unavailable", error.message) from error
+        if self._one.locked():
+            raise HttpError(409, "409 Conflict", "another report is being made: try again soon")
+        async with self._one:
+            self._kept[summary.id] = await self._run(summary.id, history, since)
+        self._kept.move_to_end(summary.id)
+        while len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+        where = f"/reports/{quote(summary.id, safe='')}"
+        return web.Response(
+            body=fast_json.dumps({"report": where}), content_type="application/json"
+        )
+
+    async def _show(self, request: web.Request) -> web.Response:
+        found = self._kept.get(request.match_info["id"])
+        if found is None:
+            raise HttpError(
+                404, "404 Not Found", "there is no such report any more: make it again on the page "
+                "of the topology",
+            )  # fmt: skip
+        response = web.Response(
+            body=found,
+            content_type="text/html",
+            charset="utf-8",
+            headers={"Content-Security-Policy": POLICY},
+        )
+        response.enable_compression()
+        return response
+
+    async def _history(self) -> str:
+        """Where it is: as this program's configuration says, or else Nimbus'."""
+        if self._client.storm_history_dir is not None:
+            return history_url(self._client)
+        conf = json.loads(await self._nimbus.read("getNimbusConf", max_age_secs=10.0))
+        return history_url(ClientOptions.read(conf, where="Nimbus"))
+
+    async def _run(self, topology_id: str, history: str, since: str | None) -> bytes:
+        """The document. Raises HttpError with what the process said."""
+        with tempfile.TemporaryDirectory(prefix="squall-report-") as folder:
+            file = Path(folder) / "report.html"
+            order: dict[str, object] = {
+                "topology": topology_id, "history": history, "since": since, "json_file": None,
+                "html_file": str(file), "quiet": True, "spark": False, "master": "local",
+                "spark_conf": [], "log_file": str(Path(folder) / "spark.log"),
+            }  # fmt: skip
+            said = await self._process({"SQUALL_SPARK_REPORT": json.dumps(order)})
+            try:
+                document = await asyncio.to_thread(_read, file)
+            except FileNotFoundError:
+                raise HttpError(409, "409 Conflict", _reason(said)) from None
+        if len(document) > _BYTES_MAX:
+            raise HttpError(409, "409 Conflict", f"the report has more than {_BYTES_MAX >> 20} MiB")
+        return document
+
+    async def _process(self, environment: Mapping[str, str]) -> str:
+        """Run the program to its end; its stderr."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *self._program,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, **environment},
+        )
+        try:
+            async with asyncio.timeout(_SECS):
+                _, said = await process.communicate()
+        except TimeoutError:
+            raise HttpError(
+                409, "409 Conflict", f"the report takes longer than {_SECS:.0f} s: use `storm "
+                "report`, or `storm spark report` for a large history",
+            ) from None  # fmt: skip
+        finally:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+        return said.decode(errors="replace")
+
+
+def _read(file: Path) -> bytes:
+    with file.open("rb") as opened:
+        return opened.read(_BYTES_MAX + 1)
+
+
+def _reason(said: str) -> str:
+    """The error and the hint among the last lines that a report's process wrote."""
+    lines = [line for line in said.splitlines() if line.startswith(("error: ", "hint: "))]
+    text = " ".join(line.partition(": ")[2] for line in lines)
+    return (text or "the report could not be made: see `storm report`")[:_SAID_MAX]
