@@ -3,6 +3,7 @@ writes nonsense."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -55,7 +56,8 @@ def main():
     builder = TopologyBuilder()
     builder.spout("numbers", Numbers())
     builder.bolt("slow", Slow()).shuffle("numbers")
-    submit_topology("metered", {"topology.workers": 2}, builder.build())
+    conf = {"topology.workers": 2, "topology.stats.sample.rate": 0.01}  # which has no effect
+    submit_topology("metered", conf, builder.build())
 
 
 if __name__ == "__main__":
@@ -95,6 +97,24 @@ def total(values: Values, metric: str, /, **labels: str) -> float:
     )
 
 
+COUNTS = {"Thrift": (3_000, 3_000), "REST": (3_000, 3_000)}
+
+
+def counts(cluster: DevCluster) -> dict[str, tuple[int, int]]:
+    """Messages that the spout has acked, and tuples that the bolt has executed."""
+    (topology,) = cluster.call("getTopologySummaries")
+    found = cluster.call("getTopologyPageInfo", topology.id, ":all-time", False)
+    bolt = found.id_to_bolt_agg_stats["slow"].specific_stats.bolt
+    ui = cluster.state()["ui"]
+    url = f"http://{ui['host']}:{ui['port']}/api/v1/topology/{topology.id}?window=:all-time"
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        page = json.load(answer)
+    return {
+        "Thrift": (found.id_to_spout_agg_stats["numbers"].common_stats.acked, bolt.executed),
+        "REST": (page["spouts"][0]["acked"], page["bolts"][0]["executed"]),
+    }
+
+
 def test_the_pages_of_a_cluster_are_valid_and_true(tmp_path: Path) -> None:
     package = tmp_path / "package"
     package.mkdir()
@@ -113,6 +133,7 @@ def test_the_pages_of_a_cluster_are_valid_and_true(tmp_path: Path) -> None:
 
         values = wait_for("3,000 messages on the page", done, timeout_secs=90)
         assert total(values, "squall_acked_tuples_total", component="numbers") == 3_000
+        wait_for("the same counts elsewhere", lambda: counts(cluster) == COUNTS or None)
         of_slow = {"topology": "metered", "component": "slow"}
         assert total(values, "squall_executed_tuples_total", **of_slow) == 3_000
         assert total(values, "squall_execute_seconds_count", **of_slow) == 3_000
