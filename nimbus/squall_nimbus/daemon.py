@@ -85,7 +85,7 @@ async def _run(options: NimbusOptions, conf: Mapping[str, Any]) -> int:
     _check_port(bind, port)
     state = ClusterState.of(options)
     metrics = None
-    if options.nimbus_metrics_port is not None:
+    if options.nimbus_metrics_port is not None or _has_reporters(options):
         # Imported only when it is wanted: it takes some 30 ms.
         from squall_common.telemetry.page import DaemonMetrics
 
@@ -97,6 +97,12 @@ async def _run(options: NimbusOptions, conf: Mapping[str, Any]) -> int:
         return await _serve(options, conf, state, port or _check_port(bind, 0), stop, metrics)
     finally:
         await state.close()
+
+
+def _has_reporters(options: NimbusOptions) -> bool:
+    return bool(
+        options.storm_daemon_metrics_reporters or options.storm_daemon_metrics_reporter_plugins
+    )
 
 
 def _check_port(host: str, port: int) -> int:
@@ -170,15 +176,21 @@ async def _serve(
         limits=LIMITS,
         observe=None if metrics is None else metrics.observe_call,
     )
-    web = None
+    web = reporters = None
     if metrics is not None:
-        from squall_nimbus.metrics_page import metrics_server
+        from squall_common.telemetry.reporters import DaemonReporters
+        from squall_nimbus.metrics_page import metrics_server, show_nimbus
 
-        assert options.nimbus_metrics_port is not None
-        web = metrics_server(metrics, nimbus, options.nimbus_metrics_port)
+        show_nimbus(metrics, nimbus)
+        if options.nimbus_metrics_port is not None:
+            web = metrics_server(metrics, nimbus, options.nimbus_metrics_port)
+        reporters = DaemonReporters(
+            metrics, options, "nimbus", host=host, port=port, log_dir=options.storm_log_dir
+        )
     try:
-        if web is not None and metrics is not None:
+        if web is not None:
             await web.start()
+        if metrics is not None:
             metrics.start()
         try:
             await nimbus.start()
@@ -191,6 +203,8 @@ async def _serve(
             raise SquallError(f"lost ZooKeeper during startup: {error}") from error
         log.info("nimbus_started", host=host, port=port, pid=os.getpid())
         watch_loop()
+        if reporters is not None:
+            reporters.start()
         ready = {"host": host, "port": port, "pid": os.getpid()}
         if web is not None:
             ready["metrics_port"] = web.port
@@ -204,8 +218,11 @@ async def _serve(
         log.info("nimbus_stopping")
         return 0
     finally:
-        if metrics is not None and web is not None:
+        if reporters is not None:
+            await reporters.close()
+        if metrics is not None:
             metrics.stop()
+        if web is not None:
             await web.stop()
         await server.stop(_STOP_GRACE_SECS)
         await nimbus.close()

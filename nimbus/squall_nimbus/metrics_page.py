@@ -28,8 +28,8 @@ log = get_logger(__name__)
 _TOPOLOGIES_MAX = 1_000
 
 
-def metrics_server(metrics: DaemonMetrics, nimbus: Nimbus, port: int) -> WebServer:
-    """A listener with the page, not started."""
+def show_nimbus(metrics: DaemonMetrics, nimbus: Nimbus) -> None:
+    """Add what Nimbus knows."""
     scheduling = Histogram(
         "squall_scheduling_seconds",
         "Time of a whole round of scheduling.",
@@ -39,6 +39,10 @@ def metrics_server(metrics: DaemonMetrics, nimbus: Nimbus, port: int) -> WebServ
     nimbus.assigner.observe_round = scheduling.observe
     cluster = _Cluster(nimbus)
     metrics.add(FunctionCollector(lambda: cluster.found), cluster.read)
+
+
+def metrics_server(metrics: DaemonMetrics, nimbus: Nimbus, port: int) -> WebServer:
+    """A listener with the page, not started."""
     options = nimbus.options
     return metrics.server(
         name="nimbus metrics",

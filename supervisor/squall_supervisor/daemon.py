@@ -63,23 +63,36 @@ async def _supervise(conf: Mapping[str, Any]) -> int:
     stop = stop_signals()
     log.info("supervisor_starting", pid=os.getpid(), local_dir=local_dir(conf))
     options = SupervisorOptions.read(conf)
-    metrics_port, metrics, web = options.supervisor_metrics_port, None, None
+    metrics_port, metrics, web, reporters = options.supervisor_metrics_port, None, None, None
     try:
-        if metrics_port is None:
+        if metrics_port is None and not _has_reporters(options):
             supervisor = await build_supervisor(conf)
         else:
             # Imported only when they are wanted: they take some 30 ms.
             from squall_common.telemetry.page import DaemonMetrics
-            from squall_supervisor.metrics_page import metrics_server
+            from squall_common.telemetry.reporters import DaemonReporters
+            from squall_supervisor.metrics_page import metrics_server, show_supervisor
 
             metrics, cluster = DaemonMetrics("supervisor"), ClusterState.of(options)
             metrics.follow(cluster.store)
             observed = functools.partial(ThriftServer, observe=metrics.observe_call)
             supervisor = await build_supervisor(conf, cluster=cluster, server=observed)
-            web = metrics_server(metrics, supervisor, supervisor.settings, metrics_port)
-            await web.start()
+            show_supervisor(metrics, supervisor, supervisor.settings)
+            if metrics_port is not None:
+                web = metrics_server(metrics, supervisor.settings, metrics_port)
+                await web.start()
             metrics.start()
         await supervisor.start()
+        if metrics is not None:
+            reporters = DaemonReporters(
+                metrics,
+                options,
+                "supervisor",
+                host=supervisor.settings.hostname,
+                port=supervisor.port,
+                log_dir=options.storm_log_dir,
+            )
+            reporters.start()
     except InsecureListenerError as error:
         raise ConfigError(str(error)) from error
     except OSError as error:
@@ -100,12 +113,21 @@ async def _supervise(conf: Mapping[str, Any]) -> int:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-        if metrics is not None and web is not None:
+        if reporters is not None:
+            await reporters.close()
+        if metrics is not None:
             metrics.stop()
+        if web is not None:
             await web.stop()
         await supervisor.close()
         log.info("supervisor_stopped", status=status)
     return status
+
+
+def _has_reporters(options: SupervisorOptions) -> bool:
+    return bool(
+        options.storm_daemon_metrics_reporters or options.storm_daemon_metrics_reporter_plugins
+    )
 
 
 async def _announce(supervisor: Supervisor, metrics_port: int | None) -> None:

@@ -16,14 +16,18 @@ from squall_supervisor.supervisor import Supervisor
 from squall_supervisor.watch.samples import WorkerPlace, WorkerSamplesPage
 
 
-def metrics_server(
-    metrics: DaemonMetrics, supervisor: Supervisor, settings: SupervisorSettings, port: int
-) -> WebServer:
-    """A listener with the page, not started."""
+def show_supervisor(
+    metrics: DaemonMetrics, supervisor: Supervisor, settings: SupervisorSettings
+) -> None:
+    """Add what the supervisor knows, and the samples of its workers."""
     metrics.add(FunctionCollector(lambda: _slots(supervisor)))
     metrics.add(
         FunctionCollector(WorkerSamplesPage(lambda: _workers(supervisor, settings)).collect)
     )
+
+
+def metrics_server(metrics: DaemonMetrics, settings: SupervisorSettings, port: int) -> WebServer:
+    """A listener with the page, not started."""
     return metrics.server(
         name="supervisor metrics",
         host=settings.thrift_host,

@@ -162,12 +162,15 @@ class DataPoint:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerContext:
-    """The topology and worker that a consumer runs in. `log_dir` is None in local mode."""
+    """The topology and worker that a consumer runs in. `log_dir` is None in local mode. For a
+    reporter of a daemon (`is_daemon`) the daemon is in the place of both: its name, host and port.
+    """
 
     topology_id: str
     worker_host: str
     worker_port: int
     log_dir: Path | None
+    is_daemon: bool = False
 
 
 class MetricsConsumer:

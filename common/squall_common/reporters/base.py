@@ -90,8 +90,11 @@ class MetricsReporter:
     def name(self, value: MetricValue) -> str:
         """The name that a server without labels gets, as in Storm:
         `storm.topology.TOPOLOGY_ID.HOST.COMPONENT.TASK.PORT-NAME`. Dots and spaces in the parts
-        become `_`."""
+        become `_`. In a daemon it is `storm.daemon.DAEMON.HOST.PORT-NAME`."""
         at = self.context
+        if at.is_daemon:
+            host = _DOT_OR_SPACE.sub("_", at.worker_host)
+            return f"storm.daemon.{at.topology_id}.{host}.{at.worker_port}-{value.full_name}"
         parts = (at.topology_id, at.worker_host, value.component, str(value.task))
         place = ".".join(_DOT_OR_SPACE.sub("_", part) for part in parts)
         return f"storm.topology.{place}.{at.worker_port}-{value.full_name}"

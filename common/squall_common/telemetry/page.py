@@ -19,6 +19,7 @@ from typing import Any
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.core import Metric
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
@@ -110,11 +111,20 @@ class DaemonMetrics:
         async with self._lock:
             now = time.monotonic()
             if now - self._made[0] >= _KEPT_SECS:
-                for before in self._before:
-                    await before()
+                await self._look()
                 text = await asyncio.to_thread(generate_latest, self.registry)
                 self._made = (time.monotonic(), text)
             return self._made[1]
+
+    async def collect(self) -> list[Metric]:
+        """What the page shows, as families."""
+        async with self._lock:
+            await self._look()
+            return await asyncio.to_thread(lambda: list(self.registry.collect()))
+
+    async def _look(self) -> None:
+        for before in self._before:
+            await before()
 
     def route(self) -> Route:
         """`GET /metrics`."""

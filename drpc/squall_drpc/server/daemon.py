@@ -35,6 +35,7 @@ from squall_common.daemon.run import (
 from squall_common.errors import SquallError
 from squall_common.security.web_origin import known_hosts
 from squall_common.telemetry.page import DaemonMetrics, FunctionCollector
+from squall_common.telemetry.reporters import DaemonReporters
 from squall_drpc.batches import INVOCATIONS
 from squall_drpc.server.broker import RequestBroker
 from squall_drpc.server.http import DrpcHttp
@@ -114,6 +115,14 @@ class DrpcServer:
             insecure=insecure,
             hosts=_known_hosts(options),
         )
+        self.reporters = DaemonReporters(
+            self.metrics,
+            options,
+            "drpc",
+            host=options.storm_local_hostname or host,
+            port=options.drpc_port,
+            log_dir=options.storm_log_dir,
+        )
 
     def _gauges(self) -> Iterable[Metric]:
         yield GaugeMetricFamily(
@@ -143,6 +152,7 @@ class DrpcServer:
                     raise _cannot_listen(server.port, key, error) from error
             await self.http.start()
             self.metrics.start()
+            self.reporters.start()
         except BaseException:
             await self.stop(0)
             raise
@@ -150,6 +160,7 @@ class DrpcServer:
     async def stop(self, grace_secs: float = _STOP_GRACE_SECS) -> None:
         """Answer the requests in progress with SERVER_SHUTDOWN, then close everything."""
         self.broker.stop()
+        await self.reporters.close()
         self.metrics.stop()
         await asyncio.gather(
             self.callers.stop(grace_secs), self.workers.stop(grace_secs), self.http.stop()

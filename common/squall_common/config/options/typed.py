@@ -24,6 +24,10 @@ class NimbusOptions(Options, frozen=True, kw_only=True):
     storm_log_dir: str | None = None
     storm_log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     storm_log_format: Literal["text", "json"] = "text"
+    storm_daemon_metrics_reporters: tuple[Mapping[str, Any], ...] = ()
+    storm_daemon_metrics_reporter_plugins: tuple[str, ...] = ()
+    storm_daemon_metrics_reporter_interval_secs: float = 10.0  # s
+    storm_daemon_metrics_reporter_csv_log_dir: str | None = None
     storm_history_dir: str | None = None
     storm_history_retention_hours: float = 168.0  # hours
     storm_local_hostname: str | None = None
@@ -70,6 +74,10 @@ class SupervisorOptions(Options, frozen=True, kw_only=True):
     storm_log_dir: str | None = None
     storm_log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     storm_log_format: Literal["text", "json"] = "text"
+    storm_daemon_metrics_reporters: tuple[Mapping[str, Any], ...] = ()
+    storm_daemon_metrics_reporter_plugins: tuple[str, ...] = ()
+    storm_daemon_metrics_reporter_interval_secs: float = 10.0  # s
+    storm_daemon_metrics_reporter_csv_log_dir: str | None = None
     storm_workers_artifacts_dir: str = "workers-artifacts"
     storm_history_dir: str | None = None
     storm_history_retention_hours: float = 168.0  # hours
@@ -173,6 +181,10 @@ class DrpcOptions(Options, frozen=True, kw_only=True):
     storm_log_dir: str | None = None
     storm_log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     storm_log_format: Literal["text", "json"] = "text"
+    storm_daemon_metrics_reporters: tuple[Mapping[str, Any], ...] = ()
+    storm_daemon_metrics_reporter_plugins: tuple[str, ...] = ()
+    storm_daemon_metrics_reporter_interval_secs: float = 10.0  # s
+    storm_daemon_metrics_reporter_csv_log_dir: str | None = None
     storm_local_hostname: str | None = None
     storm_bind_host: str = "127.0.0.1"
     storm_security_insecure: bool = False
@@ -197,6 +209,7 @@ class UiOptions(Options, frozen=True, kw_only=True):
     storm_log_dir: str | None = None
     storm_log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     storm_log_format: Literal["text", "json"] = "text"
+    storm_history_dir: str | None = None
     storm_local_hostname: str | None = None
     storm_bind_host: str = "127.0.0.1"
     storm_security_insecure: bool = False

@@ -39,7 +39,7 @@ class Slow(MetricsReporter):
 
 @pytest.fixture(autouse=True)
 def _short_periods(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("squall_engine.reporting.entries._PERIOD_SECS_MIN", 0.001)
+    monkeypatch.setattr("squall_common.reporters.entries._PERIOD_SECS_MIN", 0.001)
 
 
 def reporters_of(name: str, errors: list[str]) -> Reporters:

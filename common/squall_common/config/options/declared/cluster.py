@@ -19,6 +19,7 @@ from squall_common.config.options.declaration import (
     Option,
 )
 from squall_common.config.options.kinds import (
+    ANY_MAP,
     COUNT,
     HOSTS,
     MILLIS,
@@ -26,6 +27,7 @@ from squall_common.config.options.kinds import (
     YES_NO,
     Kind,
     either,
+    list_of,
     number,
     whole,
 )
@@ -68,6 +70,47 @@ OPTIONS = (
         storm=OURS,
     ),
     Option(
+        "storm.daemon.metrics.reporters",
+        list_of(ANY_MAP),
+        [],
+        "Reporters of daemons' metrics: a list of {class, report.period, report.period.units, "
+        "filter, daemons} and the reporter's own options, as topology.metrics.reporters has it. "
+        "`daemons` names those that run it, of nimbus, supervisor and drpc; without it, all.",
+        scope=DAEMON,
+        readers=NIMBUS | SUPERVISOR | DRPC,
+        storm=OURS,
+    ),
+    Option(
+        "storm.daemon.metrics.reporter.plugins",
+        list_of(TEXT),
+        [],
+        "Classes of reporters of daemons' metrics without options of their own. Storm's for the "
+        "console and for CSV are known.",
+        scope=DAEMON,
+        readers=NIMBUS | SUPERVISOR | DRPC,
+        storm=["org.apache.storm.daemon.metrics.reporters.JmxPreparableReporter"],
+    ),
+    Option(
+        "storm.daemon.metrics.reporter.interval.secs",
+        number(1.0, 86_400.0),
+        10,
+        "How often reporters of daemons report that have no report.period.",
+        unit="s",
+        scope=DAEMON,
+        readers=NIMBUS | SUPERVISOR | DRPC,
+        storm=10,
+    ),
+    Option(
+        "storm.daemon.metrics.reporter.csv.log.dir",
+        TEXT,
+        None,
+        "Folder of the CSV reporter in storm.daemon.metrics.reporter.plugins; null: csvmetrics in "
+        "storm.log.dir.",
+        scope=DAEMON,
+        readers=NIMBUS | SUPERVISOR | DRPC,
+        storm=None,
+    ),
+    Option(
         "storm.workers.artifacts.dir",
         TEXT,
         "workers-artifacts",
@@ -83,7 +126,7 @@ OPTIONS = (
         'nodes share, or a URL that fsspec knows (s3://bucket/history); null: "history" in '
         "storm.local.dir, which is enough on one machine.",
         scope=DAEMON,
-        readers=NIMBUS | SUPERVISOR | WORKER | COMMAND,
+        readers=NIMBUS | SUPERVISOR | WORKER | UI | COMMAND,
         storm=OURS,
     ),
     Option(

@@ -308,15 +308,10 @@ KEYS: tuple[StormKey, ...] = (
         {
             "storm.cluster.metrics.consumer.publish.interval.secs": 60,
             "storm.cluster.metrics.consumer.register": None,
-            "storm.daemon.metrics.reporter.csv.log.dir": None,
-            "storm.daemon.metrics.reporter.interval.secs": 10,
             "storm.daemon.metrics.reporter.plugin.domain": None,
             "storm.daemon.metrics.reporter.plugin.duration.unit": None,
             "storm.daemon.metrics.reporter.plugin.locale": None,
             "storm.daemon.metrics.reporter.plugin.rate.unit": None,
-            "storm.daemon.metrics.reporter.plugins": [
-                "org.apache.storm.daemon.metrics.reporters.JmxPreparableReporter"
-            ],
             "storm.metricprocessor.class": "org.apache.storm.metricstore.NimbusMetricProcessor",
             "storm.metricstore.class": "org.apache.storm.metricstore.rocksdb.RocksDbStore",
             "storm.metricstore.rocksdb.create_if_missing": True,

@@ -1,4 +1,5 @@
-"""The entries of `topology.metrics.reporters`, with Storm's names of options."""
+"""The entries of `topology.metrics.reporters` and of `storm.daemon.metrics.reporters`. Their
+options have the names that Storm gives them."""
 
 from __future__ import annotations
 
@@ -12,11 +13,15 @@ from squall_common.errors import SquallError, describe
 from squall_common.reporters.base import MetricsFilter, MetricsReporter
 
 _STORM = "org.apache.storm.metrics2."
+_STORM_DAEMON = "org.apache.storm.daemon.metrics.reporters."
+OF_TOPOLOGIES = "topology.metrics.reporters"
 _ALIASES = {
     f"{_STORM}reporters.ConsoleStormReporter": "squall.metrics.ConsoleReporter",
     f"{_STORM}reporters.CsvStormReporter": "squall.metrics.CsvReporter",
     f"{_STORM}reporters.GraphiteStormReporter": "squall.metrics.GraphiteReporter",
     f"{_STORM}filters.RegexFilter": "squall.metrics.RegexFilter",
+    f"{_STORM_DAEMON}ConsolePreparableReporter": "squall.metrics.ConsoleReporter",
+    f"{_STORM_DAEMON}CsvPreparableReporter": "squall.metrics.CsvReporter",
 }
 # What every entry may have; `daemons` is of Storm 1.2, for storm.metrics.reporters.
 _COMMON = ("class", "report.period", "report.period.units", "filter", "daemons")
@@ -40,23 +45,26 @@ class Entry:
     secs: float
     options: Mapping[str, Any]
     filter: Mapping[str, Any] = field(default_factory=dict)  # empty: none
+    key: str = OF_TOPOLOGIES  # where it is configured
 
     @classmethod
-    def parse(cls, entry: Mapping[str, Any]) -> Entry | None:
-        """None for one that is for daemons only. Raises SquallError for an entry that means
+    def parse(
+        cls, entry: Mapping[str, Any], *, key: str = OF_TOPOLOGIES, program: str = "worker"
+    ) -> Entry | None:
+        """None for one that is for other programs only. Raises SquallError for an entry that means
         nothing."""
         path = entry.get("class")
-        where = f"topology.metrics.reporters: {path!r}"
+        where = f"{key}: {path!r}"
         if not isinstance(path, str) or "." not in path:
             raise SquallError(f"{where}: `class` must be MODULE.CLASS")
-        if "jmx" in path.lower() and path.startswith(_STORM):
+        if "jmx" in path.lower() and path.startswith((_STORM, _STORM_DAEMON)):
             raise SquallError(
                 f"{where}: there is no JMX without a JVM",
                 hint="Use squall.metrics.PrometheusReporter, or the supervisor's /metrics.",
             )
         path = _ALIASES.get(path, path)
         daemons = entry.get("daemons")
-        if isinstance(daemons, list | tuple) and "worker" not in daemons:
+        if isinstance(daemons, list | tuple) and program not in daemons:
             return None
         period, unit = entry.get("report.period", 10), entry.get("report.period.units", "SECONDS")
         factor = _UNITS.get(unit.upper()) if isinstance(unit, str) else None
@@ -73,7 +81,7 @@ class Entry:
         chosen = entry.get("filter") or {}
         if not isinstance(chosen, Mapping):
             raise SquallError(f"{where}: filter: expected a map with `class`, not {chosen!r}")
-        return cls(path, secs, entry, chosen)
+        return cls(path, secs, entry, chosen, key)
 
     def make(self, context: ConsumerContext) -> tuple[MetricsReporter, MetricsFilter | None]:
         """Import and construct the reporter and its filter. Raises SquallError."""
@@ -83,7 +91,7 @@ class Entry:
         if unknown:
             known = ", ".join([*reporter.options, *_COMMON[1:4]])
             raise SquallError(
-                f"topology.metrics.reporters: {self.class_path}: unknown option {unknown[0]!r}",
+                f"{self.key}: {self.class_path}: unknown option {unknown[0]!r}",
                 hint=f"It knows {known}.",
             )
         if not self.filter:
