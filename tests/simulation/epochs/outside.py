@@ -6,25 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    """Of an object in the store."""
-
-    generation: int
-    epoch: int
-    what: str
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """The one znode that decides. `version` is ZooKeeper's."""
-
-    version: int = 0
-    generation: int = 0
-    coordinator: int = 0  # the incarnation that wrote it
-    epoch: int = 0
-    manifest: Name | None = None
+from squall_engine.epochs.messages import Name, Record
 
 
 @dataclass(slots=True)

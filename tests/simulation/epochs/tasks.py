@@ -11,12 +11,13 @@ from typing import Any, Protocol
 from tests.simulation.epochs.outside import Batch, Message, Row
 from tests.simulation.epochs.rules import Rule
 
+from squall_engine.epochs.messages import TaskName
+from squall_engine.epochs.task import TaskEpochs, TaskState
+
 GROUPS = 8  # key groups; a real topology has 128 at least
 TRIES_MAX = 3
 _IN_FLIGHT_MAX = 3
 
-# A task's name: (component, index).
-TaskName = tuple[str, int]
 Shape = dict[str, int]  # tasks of each component
 
 SOURCES = ("log", "broker")
@@ -85,69 +86,47 @@ class Surroundings(Protocol):
 
 
 class Task:
-    """One task in one generation. `send(to, frame)` hands a frame to the link."""
+    """One task in one generation, which has begun at `epoch`. `send(to, frame)` hands a frame to
+    the link."""
 
     def __init__(
         self,
         name: TaskName,
-        generation: int,
+        epoch: int,
         shape: Shape,
         around: Surroundings,
         send: Callable[[TaskName, Any], None],
     ) -> None:
         self.name = name
         self.component, self.index = name
-        self.generation = generation
         self.shape = shape
         self.around = around
         self.send = send
         self.upstream = [t for c in UPSTREAM[self.component] for t in tasks_of(shape, c)]
         self.inbox: dict[TaskName, deque[Any]] = {t: deque() for t in self.upstream}
-        self.taken = 0  # the last epoch of which it has taken its snapshot
-        self.closed = 0  # epochs up to this one are over, or were given up
-        self.begun = 0  # of a source: the last epoch that it was asked to begin
-        self.full: dict[int, bool] = {}  # by epoch
-        self.barriers = dict.fromkeys(self.upstream, 0)
-        self.snapshot: tuple[int, Any] | None = None  # that of `taken`, until it is durable
+        self.epochs = TaskEpochs(self.upstream, epoch)
+        self.snapshot: tuple[int, Any] | None = None  # the last one, until it is durable
 
     # -- barriers
 
-    @property
-    def is_silent(self) -> bool:
-        return self.taken > self.closed
-
-    def begin(self, epoch: int, full: bool) -> None:
-        """Of a source: the barrier comes from the coordinator."""
-        if epoch > self.begun:
-            self.begun, self.full[epoch] = epoch, full
-
-    def release(self, epoch: int) -> None:
-        self.closed = max(self.closed, epoch)
-
-    def _due(self) -> int | None:
-        """The epoch of which a snapshot is due."""
-        epoch = min(self.barriers.values()) if self.upstream else self.begun
-        return epoch if epoch > max(self.taken, self.closed) else None
-
     def _take(self, epoch: int) -> None:
-        self.snapshot = (epoch, self.capture(epoch, self.full[epoch]))
-        self.taken = epoch
-
-    def _forward(self, epoch: int) -> None:
+        full = self.epochs.wants_full(epoch)
+        self.snapshot = (epoch, self.capture(epoch, full))
+        self.epochs.took(epoch)
         below = DOWNSTREAM[self.component]
         for task in tasks_of(self.shape, below) if below else ():
-            self.send(task, Barrier(epoch, self.full[epoch]))
+            self.send(task, Barrier(epoch, full))
 
     # -- steps
 
     def step(self) -> bool:
         """Do one thing; returns whether there was one."""
-        if (epoch := self._due()) is not None:
+        self.epochs.validate()
+        if (epoch := self.epochs.due) is not None:
             if not self.around.keeps(Rule.SETTLE_FIRST) or self.settle():
                 self._take(epoch)
-                self._forward(epoch)
             return True
-        if self.is_silent and self.around.keeps(Rule.QUIET):
+        if self.epochs.state is TaskState.SILENT and self.around.keeps(Rule.QUIET):
             return False
         return self.work()
 
@@ -162,8 +141,7 @@ class Task:
         upstream = self.around.random.choice(ready)
         frame = self.inbox[upstream][0]
         if isinstance(frame, Barrier):
-            self.barriers[upstream] = max(self.barriers[upstream], frame.epoch)
-            self.full[frame.epoch] = frame.full
+            self.epochs.barrier(upstream, frame.epoch, frame.full)
         elif not self.receive(frame):
             return False
         self.inbox[upstream].popleft()
@@ -227,7 +205,7 @@ class BrokerSource(Task):
         if number is None or (again and self.around.random.random() < 0.95):
             return False
         # A redelivery may only be acknowledged later than what was meant before.
-        self.unacknowledged[number] = self.taken + 1
+        self.unacknowledged[number] = self.epochs.taken + 1
         self.send(owner(self.shape, "once", number % GROUPS), (-1, number))
         return True
 
@@ -257,7 +235,7 @@ class Keyed(Task):
 
     def put(self, key: Any, value: int) -> None:
         self.state[key] = value
-        self.changed[key] = self.taken + 1
+        self.changed[key] = self.epochs.taken + 1
 
     def capture(self, epoch: int, full: bool) -> dict[Any, int]:
         part = {key: self.state[key] for key in (self.state if full else self.changed)}

@@ -13,15 +13,16 @@ from tests.simulation.epochs.outside import (
     Broker,
     Database,
     Message,
-    Name,
-    Record,
     Row,
     Store,
     Znode,
 )
 from tests.simulation.epochs.processes import Manifest, Process
 from tests.simulation.epochs.rules import Rule
-from tests.simulation.epochs.tasks import KINDS, TRIES_MAX, Shape, TaskName, Work
+from tests.simulation.epochs.tasks import KINDS, TRIES_MAX, Shape, Work
+
+from squall_engine.epochs import coordinator_table as asks
+from squall_engine.epochs.messages import Name, Record, TaskName
 
 # A run has faults for so many steps, and may take so many more to come to its end.
 _FAULTY_STEPS = 5_000
@@ -70,6 +71,7 @@ class World:
         self._control: list[Callable[[], None]] = []
         self._writes: list[Callable[[], None]] = []
         self._faulty = True
+        self.steps = 0
         self._reshape()
         for worker in range(self.workers):
             self._start(worker)
@@ -81,6 +83,11 @@ class World:
 
     def worker_of(self, task: TaskName) -> int:
         return (len(task[0]) + task[1]) % self.workers
+
+    def name_of(self, generation: int, epoch: int, task: TaskName) -> Name:
+        """Of the part of a task."""
+        by = generation if self.keeps(Rule.GENERATIONS_IN_NAMES) else 0
+        return Name(by, epoch, f"{task[0]}/{task[1]}")
 
     def _reshape(self) -> None:
         self.shape = {component: self.random.randint(1, 3) for component in KINDS}
@@ -97,10 +104,14 @@ class World:
         return self._links.setdefault((source, sender, to), deque())
 
     def to_worker(self, source: Process, worker: int, message: Any) -> None:
-        self._say(lambda: self._reached(source, worker), message)
+        self._say(lambda: self._reached(source, worker).hear, message)
 
     def to_coordinator(self, source: Process, message: Any) -> None:
-        self._say(lambda: self._reached(source, 0).coordinator, message)
+        self._say(lambda: self._reached(source, 0).hear_as_coordinator, message)
+
+    def later(self, source: Process, answer: asks.Event) -> None:
+        """Answer a coordinator some time."""
+        self._control.append(lambda: source.coordinate(answer))
 
     def _reached(self, source: Process, worker: int) -> Process:
         """The process that a message to a worker reaches: the newest, or one that it replaced."""
@@ -109,10 +120,10 @@ class World:
         living = [p for p in self._processes if p.worker == worker and p.alive]
         return self.random.choice(living or [self._newest[worker]])
 
-    def _say(self, to: Callable[[], Any], message: Any) -> None:
+    def _say(self, to: Callable[[], Callable[[Any], None]], message: Any) -> None:
         """May be late, lost or doubled."""
         copies = self.random.choice((0, 1, 1, 1, 1, 2)) if self._faulty else 1
-        self._control += [lambda: to().hear(message)] * copies
+        self._control += [lambda: to()(message)] * copies
 
     # -- writes to what outlives processes
 
@@ -228,6 +239,7 @@ class World:
     def run(self) -> Counter[str]:
         """Play the run to its end; raises Violation."""
         for step in range(_STEPS_MAX):
+            self.steps = step
             if self._faulty and step >= _FAULTY_STEPS:
                 self._faulty, self._write_rate = False, 0.2
                 for process in self._processes:
@@ -239,7 +251,7 @@ class World:
             if not self._faulty and step % 50 == 0 and self._is_done():
                 self._check_rows(self.database.rows, set(self.work.keys), "in the end")
                 return self.events
-        phases = [p.coordinator.phase for p in self._living() if p.coordinator]
+        phases = [p.coordinator.state.name for p in self._living() if p.coordinator]
         raise Violation(f"it stands still: {phases}")
 
     def _living(self) -> list[Process]:

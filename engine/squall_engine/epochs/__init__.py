@@ -1,0 +1,20 @@
+"""Epochs: how a topology's state, the positions of its sources and the rows of its sinks take
+effect exactly once, whatever fails.
+
+    coordinator_table   the states of the coordinator, what happens to it, and what it asks for
+    coordinator         starts epochs and completes them; raises the generation
+    member              one worker: restores, goes, and reports snapshots
+    task                one task: when its snapshot is due, and while it has to be silent
+    messages            what coordinator and workers say to each other, and the record that decides
+
+All of it is pure: it gets events and returns commands. The model of `tests/simulation/epochs` runs
+it against crashes, late writes, and processes that live on beside those that replace them.
+
+An epoch is a cut through the topology. The coordinator begins it at the sources; a task whose
+upstream tasks have all taken their snapshots, and that has nothing left to do, takes its own. Until
+all tasks have taken theirs, those that have are silent, so nothing is ever behind the cut. Once all
+snapshots are durable, one compare-and-set of the record completes the epoch. After a fault, every
+task goes back to the last complete epoch in a new *generation*.
+
+May import `squall_common`.
+"""

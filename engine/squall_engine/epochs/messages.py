@@ -1,0 +1,112 @@
+"""What coordinator and workers say to each other about epochs, and the record that decides.
+
+Messages may be late, doubled and lost: each says all that matters, and is said again until its
+effect is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+# (component, index among the component's tasks)
+TaskName = tuple[str, int]
+# The number of tasks of each component.
+Shape = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """The name of an object in the store. No two objects with different contents have the same."""
+
+    generation: int
+    epoch: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is decided about a topology, in one place that can be compared and set. The `version` is
+    that of the place."""
+
+    version: int = 0
+    generation: int = 0
+    coordinator: int = 0  # the incarnation that wrote it
+    epoch: int = 0  # the last complete one; 0: none
+    manifest: Name | None = None
+
+
+# ---- to the coordinator
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """A worker exists. Said often."""
+
+    worker: int
+    incarnation: int
+    generation: int  # in which it has restored its tasks; 0: none
+    waits: bool  # for Go
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A task has taken its snapshot. `part` describes it in the manifest once it is durable."""
+
+    worker: int
+    generation: int
+    epoch: int
+    task: TaskName
+    part: Any = None
+
+
+# ---- to workers
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """Begin a new generation: drop all tasks, and make new ones from an epoch."""
+
+    generation: int
+    epoch: int
+    shape: Shape
+    members: Mapping[int, int]  # worker: the incarnation that takes part
+    manifest: Any = field(repr=False)  # that of the epoch; None: there is none yet
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """All have restored: emit."""
+
+    generation: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Begin an epoch at the sources. `full`: snapshots have all state, not only what changed."""
+
+    generation: int
+    epoch: int
+    full: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The epoch silences tasks no longer: all have taken their snapshots, or it was given up."""
+
+    generation: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The epoch is complete: whatever comes, it will not be undone."""
+
+    generation: int
+    epoch: int
+
+
+ToCoordinator = Hello | Report
+ToWorker = Restore | Go | Begin | Release | Completed
