@@ -29,10 +29,13 @@ if TYPE_CHECKING:
     from squall_common.component.hooks import TaskHook as TaskHook
     from squall_common.component.hooks import WorkerHook as WorkerHook
     from squall_common.component.replaying import ReplayingSpout as ReplayingSpout
+    from squall_common.component.rewinding import RewindableSpout as RewindableSpout
     from squall_common.component.state import CounterState as CounterState
     from squall_common.component.state import KeyValueState as KeyValueState
     from squall_common.component.state import ListState as ListState
     from squall_common.component.stateful import StatefulBolt as StatefulBolt
+    from squall_common.component.transactional import RowBatch as RowBatch
+    from squall_common.component.transactional import TransactionalSink as TransactionalSink
     from squall_common.component.tuples import Tuple as Tuple
     from squall_common.errors import ConfigError as ConfigError
     from squall_common.errors import InvalidTopologyError as InvalidTopologyError
@@ -57,6 +60,8 @@ _EXPORTS = {
     "NimbusError": "squall_common.errors",
     "PackageError": "squall_common.errors",
     "ReplayingSpout": "squall_common.component.replaying",
+    "RewindableSpout": "squall_common.component.rewinding",
+    "RowBatch": "squall_common.component.transactional",
     "ShellBolt": "squall_common.component.component",
     "ShellSpout": "squall_common.component.component",
     "Spout": "squall_common.component.component",
@@ -67,6 +72,7 @@ _EXPORTS = {
     "TaskHook": "squall_common.component.hooks",
     "TopologyBuilder": "squall._builder",
     "TopologyContext": "squall_common.component.context",
+    "TransactionalSink": "squall_common.component.transactional",
     "Tuple": "squall_common.component.tuples",
     "TupleWindow": "squall.windows.tuple_window",
     "WindowedBolt": "squall.windows.bolt",

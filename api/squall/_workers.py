@@ -109,7 +109,14 @@ class LocalWorkers:
             name=name,
             components=topology.component_confs,
         )
-        validate_topology(topology, TopologyOptions.read(stored))
+        options = TopologyOptions.read(stored)
+        if options.topology_checkpoint_interval_secs is not None:
+            raise SquallError(
+                "topology.checkpoint.interval.secs is set, and several worker processes take no "
+                "checkpoints yet",
+                hint="run it without --workers, or unset the option",
+            )
+        validate_topology(topology, options)
         self._submitted += 1
         running = _Running(
             make_topology_id(name, self._submitted, int(time.time())),

@@ -17,8 +17,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,14 +29,15 @@ from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.clock import SystemClock
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
-from squall_common.names import make_topology_id, topology_name_error
+from squall_common.names import is_system_id, make_topology_id, topology_name_error
 from squall_common.topology.model import Executor, Topology, WorkerSlot
-from squall_common.topology.prepared import prepare
+from squall_common.topology.prepared import PreparedTopology, prepare
 from squall_common.topology.system import validate_topology
 
 if TYPE_CHECKING:
     from squall_common.cluster.values import ExecutorStats
     from squall_engine.embed import EmbeddedEngine, Metrics, Reporters
+    from squall_engine.epochs.in_process import EpochCounts, InProcessEpochs
 
 log = get_logger(__name__)
 
@@ -44,6 +46,7 @@ _SLOT = WorkerSlot("local", 1)
 _POLL_SECS = 0.01
 _THREAD_NAME = "squall local cluster"
 _CALM_SECS = 0.05
+_FINISH_SECS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,7 @@ class _Running:
     died: BaseException | None = None
     metrics: Metrics | None = None
     reporters: Reporters | None = None
+    epochs: InProcessEpochs | None = None
 
 
 class LocalTopologies:
@@ -135,7 +139,16 @@ class LocalTopologies:
         callbacks = EngineCallbacks(
             on_reported=report, on_fatal=lambda error: self._died(name, error)
         )
-        engine = EmbeddedEngine(settings, callbacks)
+        epochs = None
+        if options.topology_checkpoint_interval_secs is not None:
+            epochs = _epochs_of(name, prepared, options)
+            settings = replace(settings, epochs=await epochs.open())
+        try:
+            engine = EmbeddedEngine(settings, callbacks)
+        except BaseException:
+            if epochs is not None:
+                await epochs.close()
+            raise
         running = _Running(
             topology_id,
             topology,
@@ -143,27 +156,35 @@ class LocalTopologies:
             engine,
             active=False,
             errors=errors,
+            epochs=epochs,
         )
         self._running[name] = running
         try:
             await engine.start()
         except BaseException:
             del self._running[name]
+            if epochs is not None:
+                await epochs.close()
             raise
         engine.track_failed_messages()
         running.metrics = engine.start_metrics(host="local", clock=SystemClock(), report=report)
         running.reporters = engine.start_reporters(host="local", clock=SystemClock(), report=report)
         self._set_active(running, initial_status == "ACTIVE")
+        if epochs is not None:
+            epochs.begin(engine)
         log.info("topology_started", topology_id=topology_id, tasks=len(prepared.task_to_component))
         return topology_id
 
     async def kill_topology(self, name: str, wait_secs: float | None = None) -> None:
         """Stop the spouts, wait at most `wait_secs` (None: the message timeout) for tuples in
-        flight to finish, then close everything."""
+        flight to finish, then close everything. With checkpoints, take a last one."""
         running = self._find(name)
         if wait_secs is None:
             wait_secs = running.options.topology_message_timeout_secs
+        await self._finish_epochs(running, wait_secs)
         drained = await running.engine.stop(wait_secs)
+        if running.epochs is not None:
+            await running.epochs.close()
         if running.metrics is not None:
             await running.metrics.close()
         if running.reporters is not None:
@@ -210,6 +231,12 @@ class LocalTopologies:
         """The errors that its components reported, oldest first (the last 1,000)."""
         return list(self._find(name).errors)
 
+    def checkpoints(self, name: str) -> EpochCounts | None:
+        """What has become of the topology's checkpoints since it was started; None if it takes
+        none. Its `epoch` is the number of the last complete one."""
+        epochs = self._find(name).epochs
+        return None if epochs is None else epochs.counts
+
     def is_drained(self, name: str) -> bool:
         """Whether nothing is in flight: all inboxes are empty and every message is acked or
         failed."""
@@ -241,14 +268,24 @@ class LocalTopologies:
         self._raise_if_died()
 
     async def shutdown(self) -> None:
-        """Stop every topology without waiting for tuples in flight."""
+        """Stop every topology without waiting for tuples in flight. With checkpoints, take a last
+        one, within ten seconds."""
         for name, running in list(self._running.items()):
+            await self._finish_epochs(running, _FINISH_SECS)
             await running.engine.stop(0)
+            if running.epochs is not None:
+                await running.epochs.close()
             if running.metrics is not None:
                 await running.metrics.close()
             if running.reporters is not None:
                 await running.reporters.close()
             self._running.pop(name, None)
+
+    async def _finish_epochs(self, running: _Running, wait_secs: float) -> None:
+        if running.epochs is not None and running.died is None:
+            running.engine.set_active(False)
+            if not await running.epochs.finish(wait_secs):
+                log.warning("no_last_checkpoint", topology_id=running.id)
 
     def _set_active(self, running: _Running, active: bool) -> None:
         running.active = active
@@ -264,6 +301,8 @@ class LocalTopologies:
         running = self._running.get(name)
         if running is not None:
             running.died = error
+            if running.epochs is not None:
+                running.epochs.abandon()
 
     def _raise_if_died(self) -> None:
         for name, running in self._running.items():
@@ -271,6 +310,14 @@ class LocalTopologies:
                 raise SquallError(
                     f"topology {name!r} died: {type(running.died).__name__}: {running.died}"
                 ) from running.died
+
+
+def _epochs_of(name: str, prepared: PreparedTopology, options: TopologyOptions) -> InProcessEpochs:
+    from squall_engine.epochs.in_process import InProcessEpochs
+
+    tasks = Counter(prepared.task_to_component.values())
+    shape = {component: count for component, count in tasks.items() if not is_system_id(component)}
+    return InProcessEpochs(prepared.topology, options, shape, name=name)
 
 
 class LocalCluster:
@@ -356,6 +403,10 @@ class LocalCluster:
     def errors(self, name: str) -> list[LocalError]:
         """The errors that its components reported, oldest first (the last 1,000)."""
         return self._call(lambda: self._topologies.errors(name))
+
+    def checkpoints(self, name: str) -> EpochCounts | None:
+        """What has become of the topology's checkpoints; see `LocalTopologies.checkpoints`."""
+        return self._call(lambda: self._topologies.checkpoints(name))
 
     def wait_drained(self, name: str, timeout_secs: float = 30.0) -> None:
         """Wait until nothing has been in flight and nothing has been emitted for 50 ms. Raises

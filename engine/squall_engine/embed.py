@@ -31,7 +31,6 @@ from squall_common.errors import SquallError
 from squall_common.names import is_system_id
 from squall_common.topology.model import Executor, Topology
 from squall_common.topology.serialization import Registry
-from squall_engine.build.build import on_thread
 from squall_engine.core import Source, decode_batches
 from squall_engine.core.codec import ValueCodec
 from squall_engine.core.inspectors import Observer
@@ -48,7 +47,7 @@ from squall_engine.settings import EngineCallbacks, EngineSettings
 from squall_engine.tasks.bolt import BoltTask
 from squall_engine.tasks.in_hand import Before, InHand
 from squall_engine.tasks.spout import SpoutTask
-from squall_engine.tasks.thread import ThreadBolt, ThreadSpout
+from squall_engine.tasks.thread import ThreadBolt, ThreadSpout, on_thread
 
 if TYPE_CHECKING:
     from squall_engine.observe.drained import DrainGauge

@@ -81,6 +81,7 @@ from squall_engine.timing import Every, Rotation, Ticks, Timer, Timers
 from squall_engine.transport import Grant, Transport
 
 if TYPE_CHECKING:
+    from squall_engine.epochs.driver import EpochDriver
     from squall_engine.tracing.trees import TreeTracing
 
 log = get_logger(__name__)
@@ -154,6 +155,24 @@ class Engine:
         self.held_loop = self._error_log.held_loop
         self.rng = random.Random(os.urandom(32) if settings.seed is None else settings.seed)
         registry = Registry.of(options)
+        make_codec = partial(
+            ValueCodec,
+            registry,
+            allow_pickle=options.topology_fall_back_on_pickle,
+            modules=component_modules(topology),
+        )
+
+        self.epochs: EpochDriver | None = None
+        interval = options.topology_checkpoint_interval_secs
+        if settings.epochs is None and interval is not None:
+            raise SquallError(
+                "topology.checkpoint.interval.secs is set, and nothing takes checkpoints here",
+                hint="unset it; `storm local` and LocalCluster take them, in one process",
+            )
+        if settings.epochs is not None:
+            from squall_engine.epochs.driver import EpochDriver
+
+            self.epochs = EpochDriver(self, settings.epochs, make_codec)
         self.worker_context = WorkerContext(
             topology_id=topology_id,
             topology=topology,
@@ -173,15 +192,9 @@ class Engine:
             open_state=callbacks.open_state or self._open_state,
         )
         self._worker_hooks = WorkerHooks(topology.worker_hooks, callbacks.make_hook)
-        make_codec = partial(
-            ValueCodec,
-            registry,
-            allow_pickle=options.topology_fall_back_on_pickle,
-            modules=component_modules(topology),
-        )
         codec = make_codec()
         self.states: TaskStates | None = None
-        if callbacks.open_state is None:
+        if callbacks.open_state is None and self.epochs is None:
             self.states = TaskStates.of(
                 self.plan,
                 self.options,
@@ -259,7 +272,7 @@ class Engine:
         self._loads_due = Every(_LOADS_SECS, now)
 
         self._active = False
-        self._ready = transport is None
+        self._ready = transport is None and self.epochs is None
         self._may_turn = callbacks.may_turn
         self._life = EngineLife()
         self._fault: BaseException | None = None  # what has ended its turns
@@ -303,6 +316,8 @@ class Engine:
                 built = build_task(self, task)
                 self.built.append(built)
                 await open_task(built)
+                if self.epochs is not None:
+                    await self.epochs.restore(built)
                 if self._life.state in _ENDING:
                     await close_components([built], self.report)
                     raise SquallError("the engine was stopped while it started")
@@ -315,6 +330,8 @@ class Engine:
         if self.suspects is not None:
             self.suspects.begin()
         self._flow.wire(self.built, None if self.tracing is None else self.tracing.follow)
+        if self.epochs is not None:
+            self.epochs.wire(self._flow)
         self._coordinator.attach(self._flow.spouts)
         now = self.now()
         for one in self.built:
@@ -516,6 +533,8 @@ class Engine:
         return self._readings.stats(executors_max)
 
     def _open_state(self, component: str, task: int) -> KeyValueState | None:
+        if self.epochs is not None:
+            return self.epochs.open_state(component, task)
         stored = None if self.states is None else self.states.get(task)
         return None if stored is None else stored.state
 
@@ -534,6 +553,8 @@ class Engine:
         """React to tuples that cannot be delivered: report the error, count it and fail the
         trees."""
         self.report(component, task, error)
+        if self.epochs is not None:
+            self.die(error)  # no message is replayed
         self.callbacks.on_rejected(component, task, error)
         sender = self._flow.task_of.get(task)
         # (The message of a spout's tuple counts when its tree fails.)
@@ -670,6 +691,8 @@ class Engine:
         if self.suspects is None or not self.suspects.bolts_wait:
             worked |= flow.run_bolts(self.now() + self._turn_secs)
         worked |= flow.catch_up(coordinator.ledger)
+        if self.epochs is not None:
+            worked |= self.epochs.turn()
         worked |= coordinator.settle()
         if self._checker is not None:
             self._checker.check()
@@ -683,8 +706,9 @@ class Engine:
     def _pass_time(self, now: float) -> bool:
         """Do what is due because time has passed. True when that left work for this turn."""
         worked = self._rotation.is_due(now) and self._coordinator.rotate()
-        worked |= self._ticks.deliver(now)
-        worked |= self._ring(now)
+        if self.epochs is None or not self.epochs.under_way:
+            worked |= self._ticks.deliver(now)
+            worked |= self._ring(now)
         if self._loads_due.is_due(now):
             self._flow.report_loads()
             if self.balancers is not None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
     from squall_common.component.state import KeyValueState
+    from squall_engine.epochs.parts import EpochSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +36,7 @@ class EngineSettings:
     pid_dir: Path | None = None  # where shell components note their children
     log_dir: Path | None = None  # for dead letters that no bolt consumes; None: only the log
     worker: str = ""  # host:port, named in reasons of failures; "": the slot
+    epochs: EpochSettings | None = None  # with topology.checkpoint.interval.secs
     tracer_provider: TracerProvider | None = None  # OpenTelemetry's; None: no tuple is traced
 
     @cached_property

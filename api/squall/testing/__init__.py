@@ -20,6 +20,14 @@ work here, but their runs are not repeatable.)
 real system that they connect to.
 """
 
+from squall.testing.replayable import ReplayableSpout
 from squall.testing.topologies import BoltTest, Emitted, Execution, FeederSpout, TopologyTest
 
-__all__ = ["BoltTest", "Emitted", "Execution", "FeederSpout", "TopologyTest"]
+__all__ = [
+    "BoltTest",
+    "Emitted",
+    "Execution",
+    "FeederSpout",
+    "ReplayableSpout",
+    "TopologyTest",
+]

@@ -60,6 +60,8 @@ class WindowedBolt(Bolt):
     """
 
     auto_ack = False
+    #: Why it cannot run in a topology with checkpoints.
+    checkpoint_problem = "keeps its windows in memory, and checkpoints do not have them yet"
 
     #: The windows, unless `windowed()` in the builder sets them.
     windows: Windows | None = None

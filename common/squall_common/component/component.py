@@ -380,8 +380,9 @@ class Bolt(Component):
 
     def flush(self) -> Any:
         """Called on Spark at the end of the input (on a stream: of each micro-batch), before
-        `cleanup`. Emit what was held back. May be `async def`. It is not called on a cluster, where
-        the input never ends; a bolt that is driven by ticks usually calls it on each tick."""
+        `cleanup`, and before each checkpoint. Emit what was held back. May be `async def`. It is
+        not called on a cluster, where the input never ends; a bolt that is driven by ticks usually
+        calls it on each tick."""
 
     def cleanup(self) -> Any:
         """Called at a graceful stop, but not if the worker is killed. May be `async def`, unless

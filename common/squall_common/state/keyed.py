@@ -116,6 +116,10 @@ class KeyedState(KeyValueState):
             self._hand_out(key, value)
         return value
 
+    def peek(self, key: Hashable, default: Any = None) -> Any:
+        """The value of a key as it is, for whoever only keeps it: it must not be changed."""
+        return self._values.get(key, default)
+
     def put(self, key: Hashable, value: Any) -> None:
         if type(value) not in _SCALARS:
             self._check(key, value)

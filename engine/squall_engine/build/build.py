@@ -13,6 +13,8 @@ from typing import Any, Protocol
 from squall_common.component.context import TopologyContext, WorkerContext
 from squall_common.component.groupings import CustomGrouping
 from squall_common.component.hooks import TaskHook
+from squall_common.component.rewinding import RewindableSpout
+from squall_common.component.transactional import TransactionalSink
 from squall_common.config.load import component_conf
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import SquallError, describe
@@ -22,6 +24,7 @@ from squall_common.topology.model import Component, GlobalStreamId, Grouping
 from squall_engine.build.kinds import KindHost, NewTask, make_bolt, make_spout, rebind
 from squall_engine.core import Edge, Emitter, Inspector, Ledger, Output, Source
 from squall_engine.core.invocation import InvocationMode
+from squall_engine.epochs.driver import EpochDriver
 from squall_engine.grouping.routing import Balancers, Targets, make_grouper
 from squall_engine.hooks.task_hooks import TaskHookError, TaskHooks, make_hook
 from squall_engine.loading import ComponentStartError, invocation_mode_of
@@ -33,7 +36,7 @@ from squall_engine.tasks.async_ import asked_to_end
 from squall_engine.tasks.base import Task, TaskParts
 from squall_engine.tasks.built import Built
 from squall_engine.tasks.spout import SpoutTask
-from squall_engine.tasks.thread import ThreadBolt, ThreadSpout
+from squall_engine.tasks.thread import ThreadBolt, ThreadSpout, on_thread
 
 
 class BuildHost(KindHost, Protocol):
@@ -48,6 +51,7 @@ class BuildHost(KindHost, Protocol):
     balancers: Balancers | None
     inspector: Inspector | None
     states: TaskStates | None
+    epochs: EpochDriver | None
 
     def reject(self, component: str, task: int, error: Exception, roots: Collection[int]) -> None:
         """Report that a tuple cannot be delivered, and fail its trees."""
@@ -85,6 +89,16 @@ def build_task(host: BuildHost, task: int) -> Built:
     user = host.callbacks.make_object(component, task)
     mode = invocation_mode_of(user, component.id, task)
     conf = component_conf(host.worker_context.conf, component.conf)
+    options = host.options.of(component.id)
+    if host.epochs is not None:
+        host.epochs.admit(component.id, task, user, mode, options)
+    elif isinstance(user, RewindableSpout | TransactionalSink):
+        raise ComponentStartError(
+            component.id,
+            task,
+            f"component {component.id!r} ({type(user).__qualname__}) works with checkpoints only",
+            hint="set topology.checkpoint.interval.secs and topology.state.url",
+        )
     context = TopologyContext(host.worker_context, task, conf)
     threaded = mode in (
         InvocationMode.THREAD,
@@ -109,7 +123,6 @@ def build_task(host: BuildHost, task: int) -> Built:
         list(outputs.values()),
         TimedCounts(),
     )
-    options = host.options.of(component.id)
     hooks = _make_hooks(host, parts, options)
     stored = None if host.states is None else host.states.get(task)
     new = NewTask(host, mode, parts, user, options, emitter, ledger, context, hooks, stored)
@@ -189,7 +202,7 @@ def _outputs(
                     registry=host.worker_context.serialization,
                     make_custom=_custom_maker(context, GlobalStreamId(component.id, stream)),
                     balancers=host.balancers,
-                    key_groups=host.options.of(consumer.id).topology_state_max_parallelism,
+                    key_groups=_key_groups(host, consumer.id),
                 )
             except Exception as error:
                 raise ComponentStartError(
@@ -201,6 +214,12 @@ def _outputs(
             output.add_consumer(grouper, targets.edges, targets.by_task)
         outputs[stream] = output
     return outputs
+
+
+def _key_groups(host: BuildHost, consumer: str) -> int | None:
+    if host.epochs is not None:
+        return host.epochs.groups_of(consumer)
+    return host.options.of(consumer).topology_state_max_parallelism
 
 
 def _custom_maker(
@@ -240,31 +259,3 @@ async def open_task(built: Built) -> None:
         ) from error
     finally:
         built.context._add_hook = None
-
-
-async def on_thread(task: ThreadSpout | ThreadBolt, call: Callable[[], Any]) -> None:
-    """Make a call on a component's thread and wait for it. Raises what the call raises."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[None] = loop.create_future()
-
-    def settle(error: BaseException | None) -> None:
-        if done.cancelled():
-            return
-        if error is None:
-            done.set_result(None)
-        else:
-            done.set_exception(error)
-
-    def run() -> None:
-        error: BaseException | None = None
-        try:
-            call()
-        except BaseException as raised:
-            error = raised
-        try:
-            loop.call_soon_threadsafe(settle, error)
-        except RuntimeError:
-            pass  # the loop has ended, so nothing waits any more
-
-    task.call_on_thread(run)
-    await done

@@ -14,12 +14,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from squall_common.daemon.logs import get_logger
-from squall_engine.build.build import on_thread
 from squall_engine.core import Tuple
 from squall_engine.tasks.async_ import AsyncBolt, AsyncSpout
 from squall_engine.tasks.base import Task
 from squall_engine.tasks.built import Built
-from squall_engine.tasks.thread import ThreadBolt, ThreadSpout
+from squall_engine.tasks.thread import ThreadBolt, ThreadSpout, on_thread
 
 log = get_logger(__name__)
 

@@ -60,6 +60,7 @@ from squall_engine.tasks.thread import (
 )
 
 if TYPE_CHECKING:
+    from squall_engine.epochs.driver import EpochDriver
     from squall_engine.multilang.bolt import ShellBolt
     from squall_engine.tracing.trees import TreeTracing
 
@@ -71,6 +72,7 @@ _BATCH_RULE = (
 
 Anchors = Callable[[], tuple[Tuple, ...]]  # the anchors of an emit that names none
 _Collector = SpoutCollector | BoltCollector[Tuple]
+_Hold = Callable[[BoltCollector[Tuple]], BoltCollector[Tuple]]
 OnSettled = Callable[[Tuple, bool], None]  # the tuple, and whether it failed
 
 
@@ -83,6 +85,7 @@ class KindHost(Host, Protocol):
     in_hand: InHand | None
     suspects: Suspects | None
     tracing: TreeTracing | None
+    epochs: EpochDriver | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,11 +315,15 @@ def rebind(new: NewTask, task: Task) -> None:
 def _wire_sync(new: NewTask, bolt: SyncBolt) -> None:
     host, recorder = new.host, new.recorder
     bolt.auto_ack = new.auto_ack
+    execute = new.execute if recorder is None else recorder.guard(new.execute)
+    hold: _Hold | None = None
+    if host.epochs is not None:
+        execute, hold = _atomic(new, host.epochs, execute)
     bolt.calls = BoltCalls(
         new.emitter,
         new.ledger,
         bolt.counts,
-        new.execute if recorder is None else recorder.guard(new.execute),
+        execute,
         auto_ack=bolt.auto_ack,
         on_error=_reporter(new, bolt, die=new.dies),
         now=host.now,
@@ -327,6 +334,8 @@ def _wire_sync(new: NewTask, bolt: SyncBolt) -> None:
     bound: BoltCollector[Tuple] = bolt.calls
     if recorder is not None:
         bound = recorder.recording_fails(bound, settles=False)
+    if hold is not None:
+        bound = hold(bound)
     new.bind(_traced(new, bound))
 
 
@@ -398,7 +407,18 @@ def _wire_on_thread(new: NewTask, bolt: ThreadBolt, anchors: Anchors) -> None:
     bolt.auto_ack, bolt.execute = new.auto_ack, new.execute
     bolt.calls = _careful_calls(new, bolt, recorder, anchors)
     bound = _bound(new, bolt, recorder)
-    new.bind(LockedBoltCollector(bound, bolt.lock, new.host.wake))
+    locked: BoltCollector[Tuple] = LockedBoltCollector(bound, bolt.lock, new.host.wake)
+    if new.host.epochs is not None:
+        bolt.execute, hold = _atomic(new, new.host.epochs, new.execute)
+        locked = hold(locked)
+    new.bind(locked)
+
+
+def _atomic(
+    new: NewTask, epochs: EpochDriver, execute: Callable[[Any], Any]
+) -> tuple[Callable[[Any], Any], _Hold]:
+    parts = new.parts
+    return epochs.make_atomic(parts.component, parts.task, new.user, new.options, execute)
 
 
 def _make_shell_bolt(parts: TaskParts) -> BoltTask:

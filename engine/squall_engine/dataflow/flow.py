@@ -253,6 +253,16 @@ class Flow:
             and self._exchange.is_empty
         )
 
+    def is_settled(self, task: SpoutTask | BoltTask) -> bool:
+        """Whether a task has nothing in hand, and all that it has emitted has left its edges."""
+        group = self._group_of[task]
+        with group.lock:
+            if task.busy:
+                return False
+            self.flush(group)
+            rests = any(outgoing.rest is not None for outgoing in group.outgoing_edges)
+            return group.outbox.is_empty and not rests
+
     def flush(self, group: OutputGroup) -> bool:
         """Move the tuples that wait in the edges of an output group to their targets. True when
         something moved. Tuples without credit stay, and are in `_waiting_for_credit`."""

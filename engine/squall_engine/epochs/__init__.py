@@ -7,8 +7,14 @@ effect exactly once, whatever fails.
     task                one task: when its snapshot is due, and while it has to be silent
     messages            what coordinator and workers say to each other, and the record that decides
 
-All of it is pure: it gets events and returns commands. The model of `tests/simulation/epochs` runs
-it against crashes, late writes, and processes that live on beside those that replace them.
+These are pure: they get events and return commands. The model of `tests/simulation/epochs` runs
+them against crashes, late writes, and processes that live on beside those that replace them. The
+others do what they ask for:
+
+    driver              the tasks of one engine: takes snapshots, passes barriers on
+    atomic              makes a bolt's `execute` atomic, and tries it again
+    parts               snapshots and manifests in the store
+    in_process          coordinator, worker and store of a topology that runs in one process
 
 An epoch is a cut through the topology. The coordinator begins it at the sources; a task whose
 upstream tasks have all taken their snapshots, and that has nothing left to do, takes its own. Until
@@ -16,5 +22,5 @@ all tasks have taken theirs, those that have are silent, so nothing is ever behi
 snapshots are durable, one compare-and-set of the record completes the epoch. After a fault, every
 task goes back to the last complete epoch in a new *generation*.
 
-May import `squall_common`.
+May import `core`, `tasks`, and `squall_common`; of `dataflow` only types.
 """

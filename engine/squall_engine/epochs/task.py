@@ -39,6 +39,11 @@ class TaskEpochs:
         return not self._barriers
 
     @property
+    def begun(self) -> int:
+        """The last epoch of which it has heard."""
+        return max(self._barriers.values()) if self._barriers else self._begun
+
+    @property
     def state(self) -> TaskState:
         if self.taken > self.closed:
             return TaskState.SILENT
@@ -77,8 +82,7 @@ class TaskEpochs:
     def validate(self) -> None:
         """Assert what must always be true. Raises ContradictionError."""
         try:
-            begun = max(self._barriers.values()) if self._barriers else self._begun
-            assert self.taken <= begun, "it has taken what was not begun"
+            assert self.taken <= self.begun, "it has taken what was not begun"
             if self.due is not None:
                 assert self.due in self._full, "due, and of an unknown kind"
         except AssertionError as error:

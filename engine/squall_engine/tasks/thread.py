@@ -7,6 +7,7 @@ once a turn. Nothing else is shared.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import queue
 import threading
@@ -375,3 +376,31 @@ class ThreadSpout(SpoutTask):
                 idle_secs = min(2 * idle_secs, _IDLE_SECS_MAX)
             else:
                 idle_secs = 0.001
+
+
+async def on_thread(task: ThreadSpout | ThreadBolt, call: Callable[[], Any]) -> None:
+    """Make a call on a component's thread and wait for it. Raises what the call raises."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def settle(error: BaseException | None) -> None:
+        if done.cancelled():
+            return
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    def run() -> None:
+        error: BaseException | None = None
+        try:
+            call()
+        except BaseException as raised:
+            error = raised
+        try:
+            loop.call_soon_threadsafe(settle, error)
+        except RuntimeError:
+            pass  # the loop has ended, so nothing waits any more
+
+    task.call_on_thread(run)
+    await done

@@ -209,6 +209,11 @@ class Submitter:
         conf["topology.submitter.principal"] = submission.principal
         options = TopologyOptions.read(conf, where="topology conf")
         validate_topology(topology, options, check_time=check_time)
+        if options.topology_checkpoint_interval_secs is not None:
+            raise InvalidTopologyError(
+                "topology.checkpoint.interval.secs is set, and a cluster takes no checkpoints yet",
+                hint="unset it to run at least once; `storm local` and LocalCluster take them",
+            )
         if options.topology_history_enable:  # say now that no history could be written
             try:
                 check_available(history_url(self._options))

@@ -289,6 +289,8 @@ class TopologyOptions(Options, frozen=True, kw_only=True):
     topology_run_as_user: str | None = None
     topology_worker_max_heap_size_mb: float | None = None  # MiB
     topology_message_timeout_secs: float = 30.0  # seconds
+    topology_checkpoint_interval_secs: float | None = None  # seconds
+    topology_checkpoint_tries: int = 3
     topology_enable_message_timeouts: bool = True
     topology_max_spout_pending: int | None = None
     topology_max_error_report_per_interval: int = 5

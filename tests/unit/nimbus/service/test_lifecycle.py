@@ -289,6 +289,13 @@ async def test_a_history_that_could_not_be_written_is_refused_with_the_reason(tm
         await nimbus.submit(conf={"topology.history.enable": False})  # who asks for none has one
 
 
+async def test_checkpoints_are_refused(nimbus) -> None:
+    with pytest.raises(storm.InvalidTopologyException) as caught:
+        await nimbus.submit(conf={"topology.checkpoint.interval.secs": 1})
+    assert "a cluster takes no checkpoints yet" in caught.value.msg
+    assert await nimbus.state.topology_ids() == []
+
+
 async def test_an_upload_can_be_submitted_until_it_expires(nimbus) -> None:
     """Under another name, and after every topology made from it is gone: as in Storm's inbox, on
     which `sparse submit --remote_jar_path` relies."""

@@ -40,6 +40,28 @@ OPTIONS = (
         unit="seconds",
     ),
     Option(
+        "topology.checkpoint.interval.secs",
+        SECS,
+        None,
+        "With it, state, positions and rows of transactional sinks take effect exactly once: how "
+        "often a checkpoint is taken; null: never. For `storm local` and LocalCluster, in one "
+        "process.",
+        scope=TOPOLOGY,
+        readers=NIMBUS | WORKER | COMMAND,
+        unit="seconds",
+        storm=OURS,
+    ),
+    Option(
+        "topology.checkpoint.tries",
+        whole(1, 100),
+        3,
+        "How often a tuple is tried in place before its failure ends the topology, with "
+        "checkpoints.",
+        scope=TOPOLOGY | COMPONENT,
+        readers=WORKER,
+        storm=OURS,
+    ),
+    Option(
         "topology.enable.message.timeouts",
         YES_NO,
         True,

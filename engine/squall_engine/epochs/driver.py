@@ -1,0 +1,479 @@
+"""The tasks of one engine in the epochs of their topology: opens their state, takes their
+snapshots, and passes the barriers on.
+
+A barrier needs no place in an inbox. Nothing comes behind it, because a task that has taken its
+snapshot is silent: so a task has all that comes before the barrier once its inbox is empty, and its
+upstream tasks have taken their snapshots and have nothing left in their edges. Once a turn the
+driver looks at the tasks in the order in which tuples flow, and takes the snapshots of those that
+have settled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Protocol
+
+from squall_common.component.collector import BoltCollector
+from squall_common.component.component import Bolt, Spout
+from squall_common.component.rewinding import RewindableSpout
+from squall_common.component.state import KeyValueState
+from squall_common.component.stateful import StatefulBolt
+from squall_common.component.transactional import RowBatch, TransactionalSink
+from squall_common.config.options.typed import TopologyOptions
+from squall_common.errors import SquallError, describe
+from squall_common.names import is_system_id
+from squall_common.state.key_groups import max_parallelism
+from squall_common.state.keyed import NO_KEY, KeyedState
+from squall_common.state.manifest import ComponentPart
+from squall_common.state.segment import SegmentRef
+from squall_common.topology.model import GroupingKind
+from squall_engine.core import Tuple
+from squall_engine.core.codec import ValueCodec
+from squall_engine.core.invocation import InvocationMode
+from squall_engine.epochs.atomic import (
+    HoldingCollector,
+    Tries,
+    UndoableRows,
+    UndoableState,
+    failed_error,
+)
+from squall_engine.epochs.messages import TaskName
+from squall_engine.epochs.parts import Batch, EpochSettings, Snapshot, wants_base
+from squall_engine.epochs.task import TaskEpochs, TaskState
+from squall_engine.loading import ComponentStartError
+from squall_engine.options import EngineOptions
+from squall_engine.plan import Plan
+from squall_engine.tasks.base import Task
+from squall_engine.tasks.bolt import BoltTask
+from squall_engine.tasks.built import Built
+from squall_engine.tasks.spout import SpoutTask
+from squall_engine.tasks.thread import ThreadBolt, ThreadSpout, on_thread
+
+if TYPE_CHECKING:
+    from squall_engine.dataflow.flow import Flow
+
+_COMMIT_WAIT_SECS = 0.1  # after the first failure; then it doubles
+_COMMIT_WAIT_SECS_MAX = 10.0
+_PROVIDERS = ("memory", "org.apache.storm.state.InMemoryKeyValueStateProvider")
+_ATOMIC = (InvocationMode.SYNC, InvocationMode.THREAD)
+
+
+class EpochHost(Protocol):
+    """What the driver needs from the engine."""
+
+    plan: Plan
+    options: EngineOptions
+
+    def report(self, component: str, task: int, error: BaseException) -> None: ...
+    def wake(self) -> None: ...
+    def die(self, error: BaseException) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class _Kept:
+    """A task, and what of it outlives it."""
+
+    name: TaskName
+    epochs: TaskEpochs
+    downstream: tuple[TaskName, ...]
+    task: Task | None = None
+    user: Any = None
+    tries: Tries | None = None
+    state: KeyedState | None = None
+    older: tuple[SegmentRef, ...] = ()  # of keyed state, in the last complete epoch
+    written: dict[int, tuple[SegmentRef, ...]] = field(default_factory=dict)  # by epoch
+    pending: dict[Batch, list[Any]] = field(default_factory=dict)  # rows that are not confirmed
+    committing: asyncio.Task[None] | None = None
+    pending_max: int | None = None  # of a spout, while it is not silent
+    flushing: int = 0  # the epoch for which `flush` was called
+    flushed: asyncio.Future[None] | None = None
+
+
+class EpochDriver:
+    """The epochs of an engine's tasks. On its loop, except that bolts with threads make their calls
+    on these."""
+
+    def __init__(
+        self, host: EpochHost, settings: EpochSettings, make_codec: Callable[[], ValueCodec]
+    ) -> None:
+        """Raises SquallError for a topology that cannot have epochs."""
+        self._host = host
+        self._plan = plan = host.plan
+        self._settings = settings
+        self._make_codec = make_codec
+        self._refuse_cycles()
+        if host.options.topology.topology_state_provider not in _PROVIDERS:
+            raise SquallError(
+                "topology.state.provider is set with topology.checkpoint.interval.secs",
+                hint="unset it: checkpoints store all state in topology.state.url, exactly once",
+            )
+        self._name_of: dict[int, TaskName] = {}
+        for component in plan.topology.components:
+            for index, task in enumerate(plan.tasks_of.get(component, ())):
+                self._name_of[task] = (component, index)
+        fed: dict[str, list[str]] = {}
+        users = {name for name in plan.topology.components if not is_system_id(name)}
+        for component in users:
+            for source in plan.feeders[component] & users:
+                fed.setdefault(source, []).append(component)
+        self._kept: dict[TaskName, _Kept] = {}
+        for task in plan.local_user_tasks():  # in the order in which tuples flow
+            component, _ = name = self._name_of[task]
+            upstream = [
+                self._name_of[one]
+                for source in sorted(plan.feeders[component] & users)
+                for one in plan.tasks_of[source]
+            ]
+            downstream = tuple(
+                self._name_of[one]
+                for consumer in sorted(fed.get(component, ()))
+                for one in plan.tasks_of[consumer]
+            )
+            self._kept[name] = _Kept(name, TaskEpochs(upstream, settings.epoch), downstream)
+        self._flow: Flow | None = None
+        self._confirmed = settings.epoch
+        self.groups: dict[str, int] = {}  # of components with keyed state
+        self.under_way = False  # a snapshot is due, or a task is silent
+
+    @property
+    def tasks(self) -> dict[TaskName, TaskEpochs]:
+        """The epochs of each task here."""
+        return {name: kept.epochs for name, kept in self._kept.items()}
+
+    # ---- what cannot have epochs ----
+
+    def _refuse_cycles(self) -> None:
+        for component in self._plan.order:
+            cycle = self._plan.cycle_of(component)
+            if len(cycle) > 1 or component in self._plan.feeders[component]:
+                raise SquallError(
+                    f"{', '.join(map(repr, cycle))} are on a cycle: with checkpoints "
+                    "(topology.checkpoint.interval.secs) a topology has no cycles",
+                    hint="a barrier would wait for itself",
+                )
+
+    def admit(
+        self, component: str, task: int, user: Any, mode: InvocationMode, options: TopologyOptions
+    ) -> None:
+        """Check a component, and remember its object. Raises ComponentStartError."""
+        problem = self._problem(component, user, mode)
+        if problem is None and options.topology_max_replays is not None:
+            problem = "sets topology.max.replays, and with checkpoints no message is replayed"
+        if problem is not None:
+            raise ComponentStartError(
+                component,
+                task,
+                f"component {component!r} ({type(user).__qualname__}) {problem}",
+                hint="unset topology.checkpoint.interval.secs to run it at least once",
+            )
+        kept = self._kept[self._name_of[task]]
+        kept.user = user
+
+    def _problem(self, component: str, user: Any, mode: InvocationMode) -> str | None:
+        if mode in (InvocationMode.SHELL_BOLT, InvocationMode.SHELL_SPOUT):
+            return "is a shell component, which has no checkpoints"
+        if isinstance(user, Spout):
+            if not isinstance(user, RewindableSpout):
+                return (
+                    "cannot be read again from a position, so it has no checkpoints; derive it "
+                    "from RewindableSpout"
+                )
+            if mode is InvocationMode.ASYNC_NEXT_TUPLE:
+                return "is async; with checkpoints next_tuple() is a plain function, or blocking"
+            return None
+        why: str | None = getattr(user, "checkpoint_problem", None)
+        if why is not None:
+            return why
+        if mode not in _ATOMIC:
+            return (
+                "defines execute_batch(), execute_columns() or an async execute(); with "
+                "checkpoints a bolt defines a plain execute()"
+            )
+        if not (user.auto_ack and user.auto_anchor):
+            return "acks or anchors by hand, so what it holds would be in no checkpoint"
+        if isinstance(user, StatefulBolt):
+            return self._grouping_problem(component)
+        return None
+
+    def _grouping_problem(self, component: str) -> str | None:
+        for stream, grouping in self._plan.topology.components[component].inputs.items():
+            if grouping.kind is not GroupingKind.FIELDS or not grouping.fields:
+                return (
+                    f"keeps state by key, and groups {str(stream)!r} by {grouping.kind.value}; "
+                    "with checkpoints use a fields grouping: state belongs to its key"
+                )
+        return None
+
+    # ---- while tasks are made ----
+
+    def _part_of(self, component: str) -> ComponentPart | None:
+        manifest = self._settings.manifest
+        return None if manifest is None else manifest.components.get(component)
+
+    def groups_of(self, component: str) -> int | None:
+        """The number of key groups of a component, if a fields grouping leads to it."""
+        inputs = self._plan.topology.components[component].inputs.values()
+        if not any(one.kind is GroupingKind.FIELDS and one.fields for one in inputs):
+            return None
+        part = self._part_of(component)
+        if part is not None and part.max_parallelism:
+            return part.max_parallelism
+        wanted = self._host.options.of(component).topology_state_max_parallelism
+        return wanted or max_parallelism(len(self._plan.tasks_of[component]))
+
+    def open_state(self, component: str, task: int) -> KeyValueState:
+        """The state of a StatefulBolt, as it was in the epoch. Raises StateError."""
+        kept = self._kept[self._name_of[task]]
+        groups = self.groups_of(component)
+        assert groups is not None
+        self.groups[component] = groups
+        codec = self._make_codec()
+        state = KeyedState(groups, codec, ttl_secs=kept.user.state_ttl_secs)
+        part = self._part_of(component)
+        if part is not None:
+            self._settings.parts.restore_state(part, kept.name, state)
+            if len(part.tasks) == len(self._plan.tasks_of[component]):
+                kept.older = part.tasks[kept.name[1]].segments
+        kept.state = state
+        return UndoableState(state, codec)
+
+    def make_atomic(
+        self,
+        component: str,
+        task: int,
+        user: Any,
+        options: TopologyOptions,
+        execute: Callable[[Any], Any],
+    ) -> tuple[Callable[[Any], Any], Callable[[BoltCollector[Tuple]], BoltCollector[Tuple]]]:
+        """`execute` of a bolt, made atomic, and what makes the collector that belongs to it."""
+        host = self._host
+
+        def give_up(tup: Tuple, error: Exception) -> None:
+            fault = failed_error(component, task, tup, error)
+            host.die(fault)
+            raise fault from error
+
+        tries = Tries(
+            options.topology_checkpoint_tries,
+            key_of=self._key_of(component) if isinstance(user, StatefulBolt) else None,
+            report=partial(host.report, component, task),
+            give_up=give_up,
+            fault=host.die,
+            sleep=time.sleep,
+        )
+        streams = self._plan.topology.components[component].streams
+        arity = {name: (len(info.fields), info.direct) for name, info in streams.items()}
+
+        def collector(inner: BoltCollector[Tuple]) -> BoltCollector[Tuple]:
+            return HoldingCollector(inner, tries, arity)
+
+        self._kept[self._name_of[task]].tries = tries
+        return tries.around(execute), collector
+
+    def _key_of(self, component: str) -> Callable[[Tuple], Any]:
+        getters: dict[tuple[str, str], Callable[[Any], Any]] = {}
+        components = self._plan.topology.components
+        for stream, grouping in components[component].inputs.items():
+            fields = components[stream.component].streams[stream.stream].fields
+            indexes = [fields.index(name) for name in grouping.fields]
+            getters[stream.component, stream.stream] = itemgetter(*indexes)
+
+        def key_of(tup: Tuple) -> Any:
+            getter = getters.get(tup.source.key)
+            return NO_KEY if getter is None else getter(tup.values)
+
+        return key_of
+
+    async def restore(self, built: Built) -> None:
+        """A component is open: give it what it had in the epoch. Raises ComponentStartError."""
+        kept = self._kept[self._name_of[built.task.task]]
+        part = self._part_of(kept.name[0])
+        user = kept.user
+        if kept.tries is not None and isinstance(user, StatefulBolt):
+            assert isinstance(user.state, UndoableState)
+            kept.tries.parts.append(user.state)
+        if kept.tries is not None and isinstance(user, TransactionalSink):
+            kept.tries.parts.append(UndoableRows(user._rows))
+        if isinstance(user, RewindableSpout):
+            positions = {} if part is None else self._settings.parts.positions_of(part, kept.name)
+            await self._rewind(built.task, user, positions)
+        elif isinstance(user, TransactionalSink) and part is not None:
+            kept.pending = self._settings.parts.batches_of(part, kept.name)
+
+    async def _rewind(
+        self, task: Task, spout: RewindableSpout, positions: Mapping[Hashable, Any]
+    ) -> None:
+        try:
+            if isinstance(task, ThreadSpout):
+                await on_thread(task, partial(spout._rewind, positions))
+            else:
+                spout._rewind(positions)
+        except Exception as error:
+            where = f"component {task.component!r}: seek() failed: {describe(error)}"
+            raise ComponentStartError(task.component, task.task, where) from error
+
+    # ---- running ----
+
+    def wire(self, flow: Flow) -> None:
+        """The tasks are connected."""
+        self._flow = flow
+        for kept in self._kept.values():
+            for number, name in self._name_of.items():
+                if name == kept.name:
+                    kept.task = flow.task_of[number]
+            if isinstance(kept.task, SpoutTask):
+                kept.pending_max = kept.task.pending_max
+                if kept.pending_max is not None:
+                    kept.user._number_messages()
+
+    def look(self) -> None:
+        """An epoch was begun or released."""
+        self.under_way = False
+        for kept in self._kept.values():
+            flows = kept.epochs.state is TaskState.FLOWING
+            self.under_way |= not flows
+            if isinstance(kept.task, SpoutTask):
+                # 0: it is not asked, whatever its kind.
+                kept.task.pending_max = kept.pending_max if flows else 0
+                kept.task.wake()
+        self._host.wake()
+
+    def turn(self) -> bool:
+        """Take the snapshots of tasks that have settled. True if there were any."""
+        if not self.under_way:
+            return False
+        worked = False
+        for kept in self._kept.values():
+            epoch = kept.epochs.due
+            if epoch is not None and self._has_settled(kept, epoch):
+                self._take(kept, epoch)
+                worked = True
+        return worked
+
+    def not_taken(self) -> list[TaskName]:
+        """The tasks whose snapshots are due, or wait for those of others."""
+        last = max(kept.epochs.begun for kept in self._kept.values())
+        return [kept.name for kept in self._kept.values() if kept.epochs.taken < last]
+
+    def _has_settled(self, kept: _Kept, epoch: int) -> bool:
+        """Whether a task has finished what it has begun, and all that it has emitted has left."""
+        task, flow = kept.task, self._flow
+        assert isinstance(task, SpoutTask | BoltTask)
+        assert flow is not None
+        if not flow.is_settled(task):
+            return False
+        if isinstance(task, BoltTask) and kept.flushing < epoch:
+            kept.flushing = epoch
+            self._flush(kept, task)
+        if kept.flushed is not None and not kept.flushed.done():
+            return False
+        return flow.is_settled(task)
+
+    def _flush(self, kept: _Kept, task: BoltTask) -> None:
+        if type(kept.user).flush is Bolt.flush:
+            return
+        kept.flushed = asyncio.ensure_future(self._flushing(kept, task))
+        kept.flushed.add_done_callback(lambda _: self._host.wake())
+
+    async def _flushing(self, kept: _Kept, task: BoltTask) -> None:
+        try:
+            if isinstance(task, ThreadBolt):
+                await on_thread(task, kept.user.flush)
+            else:
+                result = kept.user.flush()
+                if inspect.isawaitable(result):
+                    await result
+        except Exception as error:
+            fault = SquallError(f"flush() of {kept.name[0]!r} failed: {describe(error)}")
+            fault.__cause__ = error
+            self._host.die(fault)
+
+    def _take(self, kept: _Kept, epoch: int) -> None:
+        full = kept.epochs.wants_full(epoch)
+        changes, older, positions = None, kept.older, None
+        batches: Mapping[Batch, list[Any]] = {}
+        if kept.state is not None:
+            base = full or not older or wants_base(older)
+            changes = kept.state.snapshot(epoch, base=base)
+            older = () if base else older
+        elif isinstance(kept.user, RewindableSpout):
+            positions = dict(kept.user._positions_now())
+        elif isinstance(kept.user, TransactionalSink):
+            rows: list[Any] = kept.user._rows
+            if rows:
+                kept.pending[kept.name[1], epoch] = rows[:]
+                rows.clear()
+            batches = dict(kept.pending)
+        kept.epochs.took(epoch)
+        snapshot = Snapshot(
+            kept.name, self._settings.generation, epoch, changes, older, positions, batches
+        )
+        self._settings.on_taken(snapshot, self.groups.get(kept.name[0], 0))
+        for name in kept.downstream:
+            below = self._kept.get(name)
+            if below is not None:
+                below.epochs.barrier(kept.name, epoch, full)
+
+    def wrote(self, task: TaskName, epoch: int, segments: tuple[SegmentRef, ...]) -> None:
+        """A snapshot is durable."""
+        self._kept[task].written[epoch] = segments
+
+    # ---- complete epochs ----
+
+    def confirm(self, epoch: int) -> None:
+        """An epoch is complete. May be said again, and late."""
+        self._confirmed = max(self._confirmed, epoch)
+        for kept in self._kept.values():
+            if kept.state is not None:
+                kept.state.completed(epoch)
+                kept.older = kept.written.get(epoch, kept.older)
+                kept.written = {at: refs for at, refs in kept.written.items() if at > epoch}
+            if kept.committing is None and self._ready_batches(kept):
+                kept.committing = asyncio.ensure_future(self._commit(kept))
+
+    @property
+    def has_unconfirmed(self) -> bool:
+        """Whether rows of complete epochs are not written yet."""
+        return any(self._ready_batches(kept) for kept in self._kept.values())
+
+    def _ready_batches(self, kept: _Kept) -> list[Batch]:
+        return sorted(batch for batch in kept.pending if batch[1] <= self._confirmed)
+
+    async def _commit(self, kept: _Kept) -> None:
+        """Have a sink write the rows of complete epochs, again and again until it has."""
+        wait = _COMMIT_WAIT_SECS
+        topology = self._settings.topology
+        try:
+            while ready := self._ready_batches(kept):
+                batches = [
+                    RowBatch(
+                        f"{topology}/{kept.name[0]}/{writer}", epoch, kept.pending[writer, epoch]
+                    )
+                    for writer, epoch in ready
+                ]
+                try:
+                    await asyncio.to_thread(kept.user.commit, batches)
+                except Exception as error:
+                    assert kept.task is not None
+                    self._host.report(kept.name[0], kept.task.task, error)
+                    await asyncio.sleep(wait)
+                    wait = min(2 * wait, _COMMIT_WAIT_SECS_MAX)
+                    continue
+                wait = _COMMIT_WAIT_SECS
+                for batch in ready:
+                    del kept.pending[batch]
+        finally:
+            kept.committing = None
+
+    async def close(self) -> None:
+        """Write no more: what is not confirmed is in the last epoch."""
+        running = [kept.committing for kept in self._kept.values() if kept.committing is not None]
+        for one in running:
+            one.cancel()
+        await asyncio.gather(*running, return_exceptions=True)

@@ -1,0 +1,246 @@
+"""The parts of an epoch: what a task's snapshot becomes in the store, and how it comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from squall_common.component.groupings import stable_hash
+from squall_common.state.checkpoint_store import CheckpointStore
+from squall_common.state.errors import StateDamagedError, StateError
+from squall_common.state.key_groups import groups_of_task
+from squall_common.state.keyed import KeyedState
+from squall_common.state.manifest import ComponentPart, Manifest, TaskPart
+from squall_common.state.segment import Footer, Segment, SegmentRef, encode_segment
+from squall_common.state.task_state import Changes, RowCodec
+from squall_engine.epochs.coordinator import Attempt
+from squall_engine.epochs.messages import Name, Shape, TaskName
+
+# After so many segments a task writes all its state again.
+SEGMENTS_MAX = 100
+_BASE_BYTES_MIN = 65_536  # what is smaller is not worth the care
+_FIXED_GROUPS = 0  # of components without keyed state
+
+# (the index of the task that has made it, epoch): the rows of a sink.
+Batch = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a task had at its snapshot. It does not change any more."""
+
+    task: TaskName
+    generation: int
+    epoch: int
+    changes: Changes | None = None  # of keyed state
+    older: tuple[SegmentRef, ...] = ()  # segments that are needed with the changes
+    positions: Mapping[Hashable, Any] | None = None  # of a source, by split
+    batches: Mapping[Batch, Sequence[Any]] = field(default_factory=dict)  # of a sink
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochSettings:
+    """Where the tasks begin, and where their snapshots go."""
+
+    topology: str  # its name
+    generation: int
+    epoch: int  # 0: none is complete yet
+    manifest: Manifest | None  # of that epoch
+    parts: PartStore
+    on_taken: Callable[[Snapshot, int], None]
+    """(snapshot, the number of its component's key groups): a task has taken its snapshot."""
+
+
+class PartStore:
+    """Segments and manifests of one topology. Its methods block; for one thread at a time."""
+
+    def __init__(
+        self, store: CheckpointStore, topology: str, shape: Shape, codec: RowCodec
+    ) -> None:
+        self._store = store
+        self._topology = topology
+        self._shape = shape
+        self._codec = codec
+
+    # -- writing --
+
+    def write(self, snapshot: Snapshot, max_parallelism: int) -> TaskPart:
+        """Make a snapshot durable. Raises StateError."""
+        segments, keys, bound = snapshot.older, 0, 0
+        changes = snapshot.changes
+        if changes is not None:
+            keys, bound = changes.keys, changes.bound
+            if changes.is_base or changes.entries:
+                segments = (*segments, self._write_segment(snapshot, changes, max_parallelism))
+        return TaskPart(
+            segments=segments,
+            keys=keys,
+            bound=bound,
+            positions=self._encoded((snapshot.positions or {}).items()),
+            batches=tuple(
+                self._encoded([batch, *([row] for row in rows)])
+                for batch, rows in sorted(snapshot.batches.items())
+            ),
+        )
+
+    def _encoded(self, rows: Iterable[Sequence[Any]]) -> bytes:
+        found = [list(row) for row in rows]
+        return self._codec.encode_rows(found) if found else b""
+
+    def _write_segment(
+        self, snapshot: Snapshot, changes: Changes, max_parallelism: int
+    ) -> SegmentRef:
+        component, index = snapshot.task
+        tasks = self._shape[component]
+        blocks = changes.encode(self._codec)
+        stem = f"{snapshot.generation:08}-{snapshot.epoch:012}"
+        name = f"{self._topology}/segments/{component}/{index:05}/{stem}"
+        footer = Footer(
+            topology=self._topology,
+            component=component,
+            task=index,
+            tasks=tasks,
+            max_parallelism=max_parallelism,
+            generation=snapshot.generation,
+            epoch=snapshot.epoch,
+            entries=changes.entries,
+            keys=changes.keys,
+            bound=changes.bound,
+            is_base=changes.is_base,
+            blocks=(),
+            older=snapshot.older,
+        )
+        groups = groups_of_task(index, tasks, max_parallelism)
+        data, ref = encode_segment(footer, blocks, name, groups)
+        self._store.put(name, data)
+        return ref
+
+    def write_manifest(self, name: Name, data: bytes) -> None:
+        """Raises StateError."""
+        self._store.put(self.manifest_path(name), data)
+
+    # -- reading --
+
+    def manifest_path(self, name: Name) -> str:
+        return f"{self._topology}/manifests/{name.generation:08}-{name.epoch:012}"
+
+    def read_manifest(self, name: Name) -> bytes:
+        """Raises StateError."""
+        path = self.manifest_path(name)
+        try:
+            return self._store.get(path)
+        except FileNotFoundError:
+            raise StateDamagedError(
+                f"{path} is missing in {self._store.url}, and the last epoch is in it",
+                hint="restore it from a copy",
+            ) from None
+
+    def restore_state(self, part: ComponentPart, task: TaskName, state: KeyedState) -> None:
+        """Read the keyed state of a task. Raises StateError."""
+        component, index = task
+        tasks = self._shape[component]
+        same = tasks == len(part.tasks)
+        if not same and any(one.bound for one in part.tasks):
+            raise StateError(
+                f"{component!r} has state that belongs to its tasks, so it goes on with "
+                f"{len(part.tasks)} of them, not {tasks}",
+                hint="state that is used under the key of the tuple's fields grouping can move",
+            )
+        wanted = groups_of_task(index, tasks, part.max_parallelism)
+        first, last = wanted.start, wanted.stop - 1
+        chosen = [part.tasks[index]] if same else part.tasks
+        state.restore(
+            [
+                self._open(ref for ref in one.segments if _meet(ref.groups, (first, last)) or same)
+                for one in chosen
+            ],
+            wanted,
+            bound=same,
+        )
+
+    def _open(self, refs: Iterable[SegmentRef]) -> Iterator[Segment]:
+        for ref in refs:
+            try:
+                yield Segment.open(ref.name, partial(self._store.get_part, ref.name), ref)
+            except FileNotFoundError:
+                raise StateDamagedError(
+                    f"{ref.name} is missing in {self._store.url}, and the last epoch needs it",
+                    hint="restore it from a copy",
+                ) from None
+
+    def positions_of(self, part: ComponentPart, task: TaskName) -> dict[Hashable, Any]:
+        """The positions of the splits that a task has."""
+        component, index = task
+        found: dict[Hashable, Any] = {}
+        for one in part.tasks:
+            for split, position in self._codec.decode_rows(one.positions) if one.positions else ():
+                if stable_hash(split) % self._shape[component] == index:
+                    found[split] = position
+        return found
+
+    def batches_of(self, part: ComponentPart, task: TaskName) -> dict[Batch, list[Any]]:
+        """The batches that a task has to write. Those of one writer stay together."""
+        component, index = task
+        found: dict[Batch, list[Any]] = {}
+        for one in part.tasks:
+            for data in one.batches:
+                (writer, epoch), *rows = self._codec.decode_rows(data)
+                if writer % self._shape[component] == index:
+                    found[writer, epoch] = [row[0] for row in rows]
+        return found
+
+    # -- garbage --
+
+    def collect(self, generation: int, epoch: int, manifest: Manifest) -> int:
+        """Delete the objects that are older than an epoch by their names, and that its manifest
+        does not need. Returns how many. Raises StateError."""
+        needed = {ref.name for ref in manifest.segments}
+        folders = [f"{self._topology}/manifests"]
+        top = f"{self._topology}/segments"
+        for component in self._store.names(top):
+            folders += [f"{top}/{component}/{i}" for i in self._store.names(f"{top}/{component}")]
+        deleted = 0
+        for folder in folders:
+            for name in self._store.names(folder):
+                path = f"{folder}/{name}"
+                of_generation, _, of_epoch = name.partition("-")
+                if not (of_generation.isdigit() and of_epoch.isdigit()):
+                    continue  # not ours
+                old = int(of_generation) <= generation and int(of_epoch) < epoch
+                if old and path not in needed:
+                    self._store.delete(path)
+                    deleted += 1
+        return deleted
+
+
+def _meet(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    return one[0] <= other[1] and other[0] <= one[1]
+
+
+def assemble(
+    topology: str, shape: Shape, groups: Mapping[str, int], attempt: Attempt, time_ms: int
+) -> Manifest:
+    """The manifest of an epoch, from the parts that its tasks have reported. `groups`: the number
+    of key groups of the components with keyed state."""
+    return Manifest(
+        topology=topology,
+        generation=attempt.generation,
+        epoch=attempt.epoch,
+        components={
+            component: ComponentPart(
+                groups.get(component, _FIXED_GROUPS),
+                tuple(attempt.parts[component, index] for index in range(tasks)),
+            )
+            for component, tasks in shape.items()
+        },
+        time_ms=time_ms,
+    )
+
+
+def wants_base(older: Sequence[SegmentRef]) -> bool:
+    """Whether a task is to write all its state again, as in the first of these segments: what it
+    has written since is larger than that, or too many segments to read them fast."""
+    since = sum(ref.size for ref in older[1:])
+    return len(older) >= SEGMENTS_MAX or since > max(older[0].size, _BASE_BYTES_MIN)

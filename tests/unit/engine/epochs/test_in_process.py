@@ -1,0 +1,371 @@
+"""A topology with checkpoints in one process: stopped, ended by a fault, started again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from squall import (
+    Bolt,
+    LocalCluster,
+    RewindableSpout,
+    RowBatch,
+    ShellBolt,
+    Spout,
+    SquallError,
+    StatefulBolt,
+    TopologyBuilder,
+    TransactionalSink,
+    Tuple,
+    WindowedBolt,
+)
+from squall.testing import ReplayableSpout
+from squall.windows import tumbling
+from squall_common.state.checkpoint_store import CheckpointStore
+from squall_common.state.errors import StateDamagedError
+
+WORDS = ("the", "cow", "jumped", "over", "the", "moon", "and", "ran", "away")
+ROWS: list[list[Any]] = [[WORDS[i % len(WORDS)], i] for i in range(2_000)]
+
+# What the sinks of this process have written: (word, count), and up to which epoch.
+written: list[tuple[str, int]] = []
+applied: dict[str, int] = {}
+# What bolts do with a tuple, by its number.
+on_tuple: dict[int, Callable[[], None]] = {}
+
+
+@pytest.fixture(autouse=True)
+def _clean() -> None:
+    written.clear()
+    applied.clear()
+    on_tuple.clear()
+
+
+class Words(ReplayableSpout):
+    outputs = ["word", "number"]
+
+
+class Count(StatefulBolt):
+    outputs = ["word", "count"]
+
+    def execute(self, tup: Tuple) -> None:
+        count = self.state.get(tup["word"], 0) + 1
+        self.state.put(tup["word"], count)
+        self.emit([tup["word"], count])
+        on_tuple.get(tup["number"], lambda: None)()
+
+
+class CountInPlace(StatefulBolt):
+    outputs = ["word", "count"]
+    blocking = True
+
+    def execute(self, tup: Tuple) -> None:
+        counts = self.state.get("all")
+        if counts is None:
+            counts = {}
+            self.state.put("all", counts)
+        counts[tup["word"]] = counts.get(tup["word"], 0) + 1
+        self.emit([tup["word"], counts[tup["word"]]])
+        on_tuple.get(tup["number"], lambda: None)()
+
+
+class Write(TransactionalSink):
+    def commit(self, batches: Sequence[RowBatch]) -> None:
+        for batch in batches:
+            if applied.get(batch.writer, 0) < batch.epoch:
+                written.extend((word, count) for word, count in batch.rows)
+                applied[batch.writer] = batch.epoch
+
+
+def topology(*, rows: int = len(ROWS), tasks: int = 3, count: Bolt | None = None) -> Any:
+    builder = TopologyBuilder()
+    builder.spout("words", Words(ROWS[:rows], splits=4), parallelism=2)
+    builder.bolt("count", count or Count(), parallelism=tasks).fields("words", "word")
+    builder.bolt("write", Write(), parallelism=2).shuffle("count")
+    return builder.build()
+
+
+def conf(folder: Path, **more: Any) -> dict[str, Any]:
+    return {
+        "topology.checkpoint.interval.secs": 0.05,
+        "topology.state.url": str(folder),
+        **{key.replace("_", "."): value for key, value in more.items()},
+    }
+
+
+def counts_of(rows: int) -> Counter[tuple[str, int]]:
+    totals = Counter(word for word, _ in ROWS[:rows])
+    return Counter((word, at) for word, total in totals.items() for at in range(1, total + 1))
+
+
+def run(folder: Path, **shape: Any) -> None:
+    """Run a topology until all its rows are written, then stop it."""
+    wanted = counts_of(shape.get("rows", len(ROWS)))
+    with LocalCluster() as cluster:
+        cluster.submit_topology("words", conf(folder), topology(**shape))
+        cluster.wait_until(lambda: len(written) >= wanted.total(), 60.0)
+    assert Counter(written) == wanted
+
+
+def test_state_positions_and_rows_go_on_after_a_stop(tmp_path: Path) -> None:
+    run(tmp_path, rows=700)
+    run(tmp_path)
+
+
+def test_a_stop_takes_a_last_checkpoint(tmp_path: Path) -> None:
+    with LocalCluster() as cluster:
+        hourly = {**conf(tmp_path), "topology.checkpoint.interval.secs": 3600}
+        cluster.submit_topology("words", hourly, topology())
+        cluster.wait_until(lambda: cluster.totals("words")["write"]["executed"] == len(ROWS), 60.0)
+        assert written == []
+        cluster.kill_topology("words")
+    assert Counter(written) == counts_of(len(ROWS))
+
+
+@pytest.mark.parametrize("count", [Count(), CountInPlace()], ids=["on_loop", "on_thread_in_place"])
+def test_a_fault_that_ends_the_topology_leaves_nothing_behind(tmp_path: Path, count: Bolt) -> None:
+    def fail() -> None:
+        raise ValueError("row 1234")
+
+    on_tuple[1234] = fail
+    tasks = 1 if isinstance(count, CountInPlace) else 3
+    with LocalCluster() as cluster:
+        cluster.submit_topology("words", conf(tmp_path), topology(count=count, tasks=tasks))
+        with pytest.raises(SquallError, match="row 1234"):
+            cluster.wait(60.0)
+    on_tuple.clear()
+    run(tmp_path, count=count, tasks=tasks)
+
+
+@pytest.mark.parametrize("count", [Count(), CountInPlace()], ids=["on_loop", "on_thread_in_place"])
+def test_a_tuple_that_fails_is_tried_again_from_the_state_before_it(
+    tmp_path: Path, count: Bolt
+) -> None:
+    left = Counter(dict.fromkeys(range(0, 2000, 50), 2))
+
+    def fail(number: int) -> None:
+        left[number] -= 1
+        if left[number] >= 0:
+            raise ValueError("not yet")
+
+    for number in list(left):
+        on_tuple[number] = lambda number=number: fail(number)  # type: ignore[misc]
+    run(tmp_path, count=count, tasks=1)
+
+
+def test_key_groups_move_to_another_number_of_tasks_and_back(tmp_path: Path) -> None:
+    run(tmp_path, rows=600, tasks=2)
+    run(tmp_path, rows=1_300, tasks=5)
+    run(tmp_path, tasks=2)
+
+
+def test_rows_that_cannot_be_written_are_written_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = Counter[str]()
+    commit = Write.commit
+
+    def sometimes(self: Write, batches: Sequence[RowBatch]) -> None:
+        calls["all"] += 1
+        if calls["all"] % 3 == 1:
+            raise OSError("the database is away")
+        commit(self, batches)
+        if calls["all"] % 3 == 2:
+            raise OSError("its answer was lost")
+
+    monkeypatch.setattr(Write, "commit", sometimes)
+    run(tmp_path)
+
+
+def test_old_segments_and_manifests_are_deleted(tmp_path: Path) -> None:
+    with LocalCluster() as cluster:
+        cluster.submit_topology("words", conf(tmp_path), topology())
+        cluster.wait_until(lambda: len(written) == len(ROWS), 60.0)
+        first = cluster.checkpoints("words")
+        assert first is not None
+        cluster.wait_until(lambda: cluster.checkpoints("words").epoch >= first.epoch + 30, 60.0)  # type: ignore[union-attr]
+        found = cluster.checkpoints("words")
+        assert found is not None
+        assert found.given_up == 0
+        assert found.size_bytes > 0
+    assert len(list((tmp_path / "words" / "manifests").iterdir())) <= 2
+
+
+def test_a_second_process_is_held_off(tmp_path: Path) -> None:
+    with LocalCluster() as one, LocalCluster() as other:
+        one.submit_topology("words", conf(tmp_path), topology())
+        with pytest.raises(SquallError, match="'words' is running with its checkpoints"):
+            other.submit_topology("words", conf(tmp_path), topology())
+
+
+@pytest.mark.parametrize("what", ["record", "manifests/*", "segments/count/00000/*"])
+def test_a_damaged_file_is_named(tmp_path: Path, what: str) -> None:
+    run(tmp_path, rows=100)
+    for path in (tmp_path / "words").glob(what):
+        data = bytearray(path.read_bytes())
+        data[-3] ^= 0x55
+        data[len(data) // 2] ^= 0x55
+        path.write_bytes(data)
+        name = str(path.relative_to(tmp_path))
+    with LocalCluster() as cluster, pytest.raises(StateDamagedError, match=name):
+        cluster.submit_topology("words", conf(tmp_path), topology())
+
+
+# -- what is refused, by name
+
+
+class Plain(Spout):
+    outputs = ["word", "number"]
+
+    def next_tuple(self) -> None:
+        pass
+
+
+class Batches(Bolt):
+    def execute_batch(self, tuples: list[Tuple]) -> None:
+        pass
+
+
+class ByHand(Bolt):
+    auto_ack = False
+
+    def execute(self, tup: Tuple) -> None:
+        pass
+
+
+class Window(WindowedBolt):
+    windows = tumbling(count=3)
+
+    def execute_window(self, window: Any) -> None:
+        pass
+
+
+def refused(name: str) -> tuple[Any, str]:
+    builder = TopologyBuilder()
+    spout: Any = Plain() if name == "source" else Words(ROWS)
+    builder.spout("words", spout)
+    if name == "shuffled state":
+        builder.bolt("count", Count()).shuffle("words")
+        return builder, "'count' .*groups 'words' by shuffle"
+    bolts: dict[str, tuple[Any, str]] = {
+        "source": (Loop(), "'words' .*derive it from RewindableSpout"),
+        "batches": (Batches(), "'bolt' .*a bolt defines a plain execute"),
+        "acks": (ByHand(), "'bolt' .*acks or anchors by hand"),
+        "windows": (Window(), "'bolt' .*keeps its windows in memory"),
+        "shell": (ShellBolt("python3", "x.py"), "'bolt' .*is a shell component"),
+    }
+    bolt, message = bolts[name]
+    builder.bolt("bolt", bolt).shuffle("words")
+    return builder, message
+
+
+@pytest.mark.parametrize(
+    "name", ["source", "shuffled state", "batches", "acks", "windows", "shell"]
+)
+def test_what_checkpoints_cannot_hold_is_refused(tmp_path: Path, name: str) -> None:
+    builder, message = refused(name)
+    with LocalCluster() as cluster, pytest.raises(SquallError, match=message):
+        cluster.submit_topology("words", conf(tmp_path), builder.build())
+    with LocalCluster() as cluster:  # the folder is free again
+        cluster.submit_topology("words", conf(tmp_path), topology())
+
+
+class Grouped(Bolt):
+    outputs = ["word", "count"]
+    blocking = True
+
+    def prepare(self, conf: Any, context: Any) -> None:
+        self.held: list[Any] = []
+
+    def execute(self, tup: Tuple) -> None:
+        self.held.append(list(tup.values))
+
+    def flush(self) -> None:
+        for values in self.held:
+            self.emit(values)
+        self.held.clear()
+
+
+def test_what_a_bolt_holds_back_is_flushed_before_each_checkpoint(tmp_path: Path) -> None:
+    builder = TopologyBuilder()
+    builder.spout("words", BlockingWords(ROWS, splits=4), parallelism=2)
+    builder.bolt("count", Count(), parallelism=2).fields("words", "word")
+    builder.bolt("hold", Grouped(), parallelism=2).shuffle("count")
+    builder.bolt("write", Write()).shuffle("hold")
+    for least in (len(ROWS) // 3, len(ROWS)):
+        with LocalCluster() as cluster:
+            cluster.submit_topology("words", conf(tmp_path), builder.build())
+            cluster.wait_until(partial(has_written, least), 60.0)
+    assert Counter(written) == counts_of(len(ROWS))
+
+
+def has_written(least: int) -> bool:
+    return len(written) >= least
+
+
+class BlockingWords(Words):
+    blocking = True
+
+
+class Loop(Bolt):
+    outputs = ["word", "number"]
+
+    def execute(self, tup: Tuple) -> None:
+        pass
+
+
+def test_a_cycle_is_refused(tmp_path: Path) -> None:
+    builder = TopologyBuilder()
+    builder.spout("words", Words(ROWS))
+    builder.bolt("a", Loop()).shuffle("words").shuffle("b")
+    builder.bolt("b", Loop()).shuffle("a")
+    with LocalCluster() as cluster, pytest.raises(SquallError, match="'a', 'b' are on a cycle"):
+        cluster.submit_topology("words", conf(tmp_path), builder.build())
+
+
+def test_a_missing_place_is_named(tmp_path: Path) -> None:
+    only = {"topology.checkpoint.interval.secs": 1}
+    with (
+        LocalCluster() as cluster,
+        pytest.raises(SquallError, match=r"topology\.state\.url is not"),
+    ):
+        cluster.submit_topology("words", only, topology())
+    with LocalCluster() as cluster, pytest.raises(SquallError, match="go to a folder"):
+        cluster.submit_topology("words", {**only, "topology.state.url": "s3://a/b"}, topology())
+
+
+def test_sources_and_sinks_of_checkpoints_are_refused_without(tmp_path: Path) -> None:
+    with LocalCluster() as cluster, pytest.raises(SquallError, match="with checkpoints only"):
+        cluster.submit_topology("words", {}, topology())
+    assert issubclass(Words, RewindableSpout)
+
+
+def test_the_folder_is_free_only_after_the_last_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record that is written late would replace that of the next process."""
+    put = CheckpointStore.put
+    writing = threading.Event()
+    ended: list[str] = []
+
+    def slowly(store: CheckpointStore, name: str, data: Any) -> None:
+        if name.endswith("record") and written:
+            writing.set()
+            time.sleep(0.3)
+        put(store, name, data)
+        ended.append(name)
+
+    monkeypatch.setattr(CheckpointStore, "put", slowly)
+    with LocalCluster() as cluster:
+        cluster.submit_topology("words", conf(tmp_path), topology())
+        assert writing.wait(60.0)
+    written_before = len(ended)
+    time.sleep(0.4)  # longer than a write takes
+    assert len(ended) == written_before
