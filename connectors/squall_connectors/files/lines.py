@@ -1,0 +1,126 @@
+"""`LinesSpout`: the lines of local files, each exactly once, with checkpoints."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from squall import RewindableSpout, Stream, TopologyContext
+from squall_common.errors import InvalidTopologyError
+from squall_connectors.files.formats import Unreadable, checked, line_reader
+
+FileId = str  # "device:inode": the split
+
+
+@dataclass(slots=True)
+class _Followed:
+    file: BinaryIO
+    path: str
+    position: int  # of the next line
+
+
+class LinesSpout(RewindableSpout):
+    """Emits each line of files that grow and rotate:
+
+        LinesSpout("/data/orders/*.jsonl", ["sku", "price"], format="json")
+
+    The position in each file is part of every checkpoint, so the spout keeps no files of its own.
+    A file is known by its device and inode: one that is renamed goes on where it was, as long as
+    its new name matches the patterns, too. One that becomes shorter than what was read of it starts
+    again. Lines of a file come in order, and several tasks share the files. A last line without an
+    end is emitted when its end is there. Lines that cannot be read in the format are reported as
+    errors and passed over.
+    """
+
+    def __init__(
+        self,
+        paths: str | Sequence[str],
+        fields: Sequence[str] = ("line",),
+        *,
+        format: str = "text",
+        poll_secs: float = 0.2,
+    ) -> None:
+        """`paths` are globs. `format` is "text", "json" (an object a line) or "csv" (without a row
+        of names). `poll_secs`: how often new files and lines are looked for. Raises
+        InvalidTopologyError if the format and fields do not fit, or `poll_secs` is not above 0."""
+        if not poll_secs > 0:
+            raise InvalidTopologyError(f"LinesSpout: poll_secs {poll_secs!r}; expected above 0")
+        self.outputs = {"default": Stream(list(fields))}
+        self._patterns = [paths] if isinstance(paths, str) else list(paths)
+        self._poll_secs = poll_secs
+        self._read_line = line_reader(checked(format, fields, ("text", "json", "csv")), fields)
+
+    def open(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        self._now = context.monotonic
+        self._look_at = 0.0
+        self._known: Mapping[FileId, int] = {}
+        self._followed: dict[FileId, _Followed] = {}
+        self._lines: Iterator[None] = iter(())
+
+    def seek(self, positions: Mapping[Any, Any]) -> None:
+        self._known = dict(positions)
+
+    def close(self) -> None:
+        for followed in self._followed.values():
+            followed.file.close()
+
+    def next_tuple(self) -> None:
+        for _ in self._lines:  # one is enough
+            return
+        if self._now() >= self._look_at:
+            self._look_at = self._now() + self._poll_secs
+            self._look()
+            self._lines = self._emit_lines()
+
+    def _look(self) -> None:
+        """Find files that are new, gone or truncated."""
+        there: dict[FileId, str] = {}
+        for pattern in self._patterns:
+            for path in sorted(glob.glob(pattern, recursive=True)):
+                try:
+                    status = os.stat(path)
+                except FileNotFoundError:  # renamed just now
+                    continue
+                there.setdefault(f"{status.st_dev}:{status.st_ino}", path)
+        for of, path in there.items():
+            if of in self._followed:
+                self._followed[of].path = path
+            elif self.owns(of):
+                self._follow(of, path)
+        for of, followed in list(self._followed.items()):
+            size = os.fstat(followed.file.fileno()).st_size
+            if size < followed.position:
+                followed.position = 0
+            elif of not in there and size == followed.position:
+                followed.file.close()
+                del self._followed[of]
+
+    def _follow(self, of: FileId, path: str) -> None:
+        try:
+            file = open(path, "rb")  # noqa: SIM115  # as long as it is followed
+        except FileNotFoundError:
+            return
+        status = os.fstat(file.fileno())
+        if f"{status.st_dev}:{status.st_ino}" != of:  # renamed since it was seen
+            file.close()
+            return
+        self._followed[of] = _Followed(file, path, self._known.get(of, 0))
+
+    def _emit_lines(self) -> Iterator[None]:
+        """Emit the lines that are there, and stop after each."""
+        for of, followed in list(self._followed.items()):
+            followed.file.seek(followed.position)
+            for line in followed.file:
+                if not line.endswith(b"\n"):
+                    break
+                start, followed.position = followed.position, followed.position + len(line)
+                row = self._read_line(line.rstrip(b"\r\n"))
+                if isinstance(row, Unreadable):
+                    where = f"{followed.path}, byte {start}"
+                    self.report_error(ValueError(f"{where}: {row.reason}"))
+                    continue
+                self.emit(row, position=(of, followed.position))
+                yield

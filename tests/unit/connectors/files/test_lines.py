@@ -1,0 +1,128 @@
+"""`LinesSpout` emits each line with the position behind it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from squall import InvalidTopologyError
+from squall_connectors.files import LinesSpout
+
+opened: list[LinesSpout] = []
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    while opened:
+        opened.pop().close()
+
+
+class Reader:
+    """A task of the spout, and what it emits."""
+
+    def __init__(
+        self, folder: Path, positions: Any = None, *, index: int = 0, tasks: int = 1, **more: Any
+    ) -> None:
+        self.spout = LinesSpout(f"{folder}/*.txt*", **more)
+        self.lines: list[Any] = []
+        self.errors: list[str] = []
+        self.now = 0.0
+        self.positions: dict[Any, Any] = dict(positions or {})
+        context: Any = SimpleNamespace(
+            monotonic=lambda: self.now,
+            this_component_id="lines",
+            this_task_id=1 + index,
+            this_task_index=index,
+            component_tasks=lambda _: list(range(tasks)),
+        )
+        collector: Any = SimpleNamespace(
+            emit=self._emit,
+            emit_direct=None,
+            emit_columns=None,
+            report_error=lambda error: self.errors.append(str(error)),
+        )
+        self.spout._bind(collector, context)
+        self.spout.open({}, context)
+        opened.append(self.spout)
+        self.spout._rewind(self.positions)
+
+    def _emit(self, values: Any, message_id: Any, stream: str) -> Any:
+        self.lines.append(values[0] if len(values) == 1 else values)
+        return (1,)
+
+    def read(self, calls: int = 50) -> list[Any]:
+        """The lines of so many calls of next_tuple."""
+        self.now += 1.0
+        for _ in range(calls):
+            self.spout.next_tuple()
+        found, self.lines = self.lines, []
+        return found
+
+    def saved(self) -> dict[Any, Any]:
+        return dict(self.spout._positions_now())
+
+
+def test_files_are_read_on_from_their_positions(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("1\n2\n3\n")
+    reader = Reader(tmp_path)
+    assert reader.read(calls=3) == ["1", "2"]  # the first call has looked
+    again = Reader(tmp_path, reader.saved())
+    assert again.read() == ["3"]
+    with (tmp_path / "a.txt").open("a") as file:
+        file.write("4\n5")
+    assert again.read() == ["4"]
+    with (tmp_path / "a.txt").open("a") as file:
+        file.write("0\n")
+    assert again.read() == ["50"]
+
+
+def test_a_rotated_file_is_read_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("1\n")
+    reader = Reader(tmp_path)
+    assert reader.read() == ["1"]
+    with path.open("a") as file:
+        os.rename(path, tmp_path / "a.txt.1")
+        file.write("2\n")
+    path.write_text("3\n")
+    assert sorted(reader.read()) == ["2", "3"]
+    assert Reader(tmp_path, reader.saved()).read() == []
+
+
+def test_a_file_that_was_cut_off_starts_again(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("1\n2\n3\n")
+    reader = Reader(tmp_path)
+    reader.read()
+    with path.open("r+") as file:
+        file.truncate()
+        file.write("4\n")
+    assert reader.read() == ["4"]
+
+
+def test_tasks_share_the_files(tmp_path: Path) -> None:
+    for name in "abcdefgh":
+        (tmp_path / f"{name}.txt").write_text(f"{name}\n")
+    found = [Reader(tmp_path, index=index, tasks=3).read() for index in range(3)]
+    assert sorted(line for lines in found for line in lines) == list("abcdefgh")
+
+
+def test_lines_that_cannot_be_read_are_reported(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text('{"a":1,"b":2}\nnonsense\n{"a":3}\n')
+    reader = Reader(tmp_path, fields=["a", "b"], format="json")
+    assert reader.read() == [[1, 2], [3, None]]
+    assert len(reader.errors) == 1
+    assert "a.txt, byte 14" in reader.errors[0]
+
+
+def test_what_cannot_be_read_is_refused() -> None:
+    with pytest.raises(InvalidTopologyError, match="poll_secs"):
+        LinesSpout("*.txt", poll_secs=0)
+    with pytest.raises(InvalidTopologyError, match="parquet"):
+        LinesSpout("*.parquet", format="parquet")

@@ -1,0 +1,65 @@
+"""`TransactionalSqliteSink` writes the rows of each epoch once."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from squall import InvalidTopologyError, RowBatch
+from squall_connectors.sqlite import TransactionalSqliteSink
+
+CREATE = "CREATE TABLE IF NOT EXISTS counts (word TEXT{key}, count INT CHECK (count > 0))"
+
+
+def sink_of(path: Path, *, key: str = "") -> TransactionalSqliteSink:
+    sink = TransactionalSqliteSink(
+        path,
+        "counts",
+        ["word", "count"],
+        key=["word"] if key else [],
+        create=CREATE.format(key=key),
+    )
+    none: Any = None
+    sink.prepare({}, none)
+    return sink
+
+
+def rows(path: Path) -> list[tuple[str, int]]:
+    with closing(sqlite3.connect(path)) as database:
+        return database.execute("SELECT word, count FROM counts ORDER BY rowid").fetchall()
+
+
+def test_batches_that_are_committed_again_are_written_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    first, second = RowBatch("w/s/0", 3, [["a", 1]]), RowBatch("w/s/0", 5, [["b", 2], ["b", 3]])
+    other = RowBatch("w/s/1", 3, [["c", 4]])
+    sink_of(path).commit([first])
+    sink_of(path).commit([first, second, other])
+    sink_of(path).commit([second, other])
+    assert rows(path) == [("a", 1), ("b", 2), ("b", 3), ("c", 4)]
+
+
+def test_a_transaction_that_fails_writes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with pytest.raises(sqlite3.IntegrityError):
+        sink_of(path).commit([RowBatch("w/s/0", 3, [["a", 1], ["b", -1]])])
+    assert rows(path) == []
+    sink_of(path).commit([RowBatch("w/s/0", 3, [["a", 1]])])
+    assert rows(path) == [("a", 1)]
+
+
+def test_a_row_replaces_that_of_its_key(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    sink_of(path, key=" PRIMARY KEY").commit([RowBatch("w/s/0", 3, [["a", 1], ["a", 2]])])
+    assert rows(path) == [("a", 2)]
+
+
+def test_columns_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidTopologyError, match="2 fields for 1 columns"):
+        TransactionalSqliteSink(tmp_path, "t", ["a", "b"], columns=["a"])
+    with pytest.raises(InvalidTopologyError, match="key columns c"):
+        TransactionalSqliteSink(tmp_path, "t", ["a", "b"], key=["c"])
