@@ -10,7 +10,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-compose quick check simulation bench bench-features bench-latency bench-idle \
-  bench-memory bench-scale bench-scheduling bench-encryption bench-multilang bench-windows bench-streams bench-peers bench-spark \
+  bench-memory bench-scale bench-scheduling bench-encryption bench-multilang bench-windows bench-streams bench-nexmark bench-peers bench-spark \
   bench-report docs options constraints chaos soak format clean
 
 help: ## List the commands
@@ -93,6 +93,9 @@ bench-windows: $(BENCH_STAMP) ## Measure what windows cost a tuple
 
 bench-streams: $(BENCH_STAMP) ## Measure streams against bolts written by hand
 	$(BIN)/python -m bench streams
+
+bench-nexmark: $(BENCH_STAMP) ## Measure the queries of Nexmark
+	$(BIN)/python -m bench nexmark
 
 bench-idle: $(BENCH_STAMP) ## Measure CPU and memory of an idle cluster
 	$(BIN)/python -m bench idle

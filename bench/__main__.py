@@ -11,6 +11,7 @@
     multilang   one shell bolt against bare pipes
     windows     a count by windows against a plain bolt's
     streams     streams against bolts written by hand
+    nexmark     the queries of Nexmark
     peers       other systems on the same lines
 
 Results go to build/bench/WHAT.json and WHAT.svg (with --only to WHAT-part.json); `python -m
@@ -48,6 +49,7 @@ SUBJECTS = {
     "multilang": ("bench.shell", 3),
     "windows": ("bench.windows", 5),
     "streams": ("bench.streams", 7),
+    "nexmark": ("bench.nexmark", 3),
     "peers": ("bench.peers", 3),
 }
 

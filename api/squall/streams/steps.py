@@ -257,6 +257,8 @@ def _unhashable(flow: Flow, label: str, fail: Fail, registry: Registry) -> Itera
     """The places of the keys that no grouping can hash."""
     rows = flow.rows()
     for place, key in enumerate(flow.keys or ()):
+        if type(key) is tuple and _PLAIN_KEYS.issuperset(map(type, key)):
+            continue  # seen without the cost of an encoding
         if type(key) not in _PLAIN_KEYS:
             try:
                 hash(key)
