@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -31,7 +32,7 @@ from squall_common.errors import SquallError
 from squall_common.names import is_system_id
 from squall_common.topology.model import Executor, Topology
 from squall_common.topology.serialization import Registry
-from squall_engine.core import Source, decode_batches
+from squall_engine.core import UNANCHORED, Batch, Source, Tuple, decode_batches, tick_source
 from squall_engine.core.codec import ValueCodec
 from squall_engine.core.inspectors import Observer
 from squall_engine.core.known_classes import component_modules
@@ -231,13 +232,61 @@ class EmbeddedEngine(Engine):
     async def call(self, user: Any, method: str) -> None:
         """Call a method of a user's object where its other methods are called: on its own thread if
         it has one. Awaits a coroutine. Raises what the method raises."""
+        await self.call_for(user, getattr(user, method))
+
+    async def call_for(self, user: Any, call: Callable[[], Any]) -> None:
+        """Make a call where the methods of a user's object are called. Awaits a coroutine. Raises
+        what the call raises."""
         task = next(one.task for one in self.built if one.task.user is user)
         if isinstance(task, ThreadBolt | ThreadSpout):
-            await on_thread(task, getattr(user, method))
+            await on_thread(task, call)
             return
-        result = getattr(user, method)()
+        result = call()
         if inspect.isawaitable(result):
             await result
+
+    # ---- tuples and time, for programs that decide when they come ----
+
+    def tuples_in(self, section: bytes) -> list[Tuple]:
+        """Decode the tuples of a section from another worker, which are for a task of this one. One
+        that cannot be read is dropped, as `on_rejected` reports."""
+        return [
+            tup for batch in self._exchange.decode(section).values() for tup in batch.as_tuples()
+        ]
+
+    def make_tuple(self, task: int, stream: str, values: Sequence[Any]) -> Tuple:
+        """A tuple that a task has emitted, in no tree."""
+        source = self._exchange.source(task, stream)
+        assert source is not None, f"task {task} has no stream {stream}"
+        return Tuple(values, 0, UNANCHORED, source)
+
+    def deliver(self, task: int, tuples: Sequence[Tuple]) -> None:
+        """Put tuples of one stream, at least one, into the inbox of a bolt of this worker."""
+        self._flow.bolt_of[task].deliver(Batch.of(tuples[0].source, tuples))
+        self.wake()
+
+    def tick(self, task: int, freq_secs: float) -> None:
+        """Put a tick tuple into the inbox of a bolt of this worker."""
+        source = tick_source()
+        self._flow.bolt_of[task].deliver(
+            Batch.of(source, [Tuple([freq_secs], 0, UNANCHORED, source)])
+        )
+        self.wake()
+
+    def next_timer(self) -> float:
+        """When the first timer of a component is due, by the engine's clock; infinity without
+        one."""
+        return self._timers.next_due(math.inf)
+
+    def last_timer(self) -> float:
+        """When the last of the pending timers is due; minus infinity without one."""
+        return self._timers.last_due()
+
+    def ring_timers(self, until: float) -> None:
+        """Make the calls of the timers that are due up to a time, as if it had come. Those that are
+        started meanwhile wait."""
+        self._ring(until)
+        self.wake()
 
     # ---- what is observed ----
 
@@ -423,6 +472,7 @@ __all__ = [
     "EventLog",
     "InHand",
     "Observer",
+    "Tuple",
     "ValueCodec",
     "checked_origins",
     "coroutine_frames",

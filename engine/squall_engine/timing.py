@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -131,3 +132,9 @@ class Timers:
             while self._heap and self._heap[0][2].call is None:
                 heapq.heappop(self._heap)
             return min(otherwise, self._heap[0][0]) if self._heap else otherwise
+
+    def last_due(self) -> float:
+        """When the last of all timers is due; minus infinity if there is none."""
+        with self._lock:
+            dues = (due for due, _, timer in self._heap if timer.call is not None)
+            return max(dues, default=-math.inf)

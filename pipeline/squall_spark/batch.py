@@ -69,6 +69,7 @@ class Frames:
     plan: SparkPlan
     code: Code | None = None
     states: Mapping[str, StateAt] = field(default_factory=dict)
+    now_secs: float | None = None  # the time of a micro-batch
     # Data frames of a spout's fields, which are used instead of reading the data sets of --input.
     data: Mapping[StreamName, DataFrame] = field(default_factory=dict)
     on_bad: OnBadRecord = FAIL
@@ -202,7 +203,9 @@ class Frames:
             frame = frame.repartitionById(len(stage.tasks), sf.col("to") - sf.lit(first))
         spec = TaskSpec(self.plan, stage.component, from_data=False)
         state = self.states.get(stage.component) if stage.stateful else None
-        return frame.mapInArrow(bolt_stage(spec, self.code, state, self.counts), SECTIONS_DDL)
+        return frame.mapInArrow(
+            bolt_stage(spec, self.code, state, self.counts, self.now_secs), SECTIONS_DDL
+        )
 
     def sections(self, sink: Sink) -> DataFrame:
         """The sections that were sent to a sink."""

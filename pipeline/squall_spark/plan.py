@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from squall.windows.spec import WindowPlan
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import InvalidTopologyError, SquallError
 from squall_common.names import (
@@ -65,7 +66,12 @@ class Stage:
     moves: bool = True  # False: a row is already in the partition of its task
     sources: tuple[Source, ...] = ()  # DATA only
     readers: int = 0  # how often its sections are read; it is computed only once
-    stateful: bool = False
+    stateful: bool = False  # of a stream: it has something to keep between micro-batches
+    windowed: bool = False
+    by_time: bool = False  # its tuples come in the order of their timestamps
+    timestamp_field: str | None = None  # None: the bolt knows
+    tick_secs: float | None = None
+    flushes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +164,7 @@ def make_plan(
         topology=_for_the_engine(topology, conf, sinks),
         conf={**conf, _TICKS: None},
         task_to_component={**tasks, **{sink.task: _sink_id(sink) for sink in sinks}},
-        stages=tuple(_stages(topology, tasks, traits, inputs, sinks)),
+        stages=tuple(_stages(topology, conf, tasks, traits, inputs, sinks, streaming=streaming)),
         sinks=tuple(sinks),
         columns=columns,
         arrow_streams=frozenset(_arrow_streams(topology, traits, inputs, sinks)),
@@ -230,22 +236,37 @@ def _bolt_problems(
     where: str, component: Component, conf: Mapping[str, Any], has: Traits, *, streaming: bool
 ) -> Iterable[str]:
     if has.windowed:
-        yield (
-            f"{where} is a WindowedBolt: its windows fire by a clock and watermarks, which Spark "
-            "does not have; add up in a StatefulBolt, or in Spark's own windows"
-        )
+        if not streaming and _time_of(component, conf, has) is WindowTime.CLOCK:
+            yield (
+                f"{where} has windows by the clock, and the data of a batch job comes all at once: "
+                "name the field of the timestamp (EventTime), or define timestamp()"
+            )
         return
-    # A tick frequency of the whole topology does not mean that a bolt is driven by ticks.
-    if TopologyOptions.read(component.conf).topology_tick_tuple_freq_secs and not has.flushes:
-        yield (
-            f"{where} is driven by ticks, but gets none: define flush(), "
-            "which is called at the end of the input"
-        )
     if streaming and not (has.stateful or has.stateless):
         yield (
             f"{where} would lose its data between two micro-batches: derive it from "
             "squall.StatefulBolt, or set `stateless = True` in its class"
         )
+
+
+class WindowTime(enum.Enum):
+    """What the windows of a bolt end by."""
+
+    EVENTS = "event time"
+    CLOCK = "the clock"
+    COUNT = "the number of tuples"
+
+
+def _time_of(component: Component, conf: Mapping[str, Any], has: Traits) -> WindowTime:
+    plan = WindowPlan.read(TopologyOptions.read({**conf, **component.conf}))
+    if has.timestamps or plan.timestamp_field is not None:
+        return WindowTime.EVENTS
+    in_time = plan.length_ms is not None or plan.slide_ms is not None or plan.gap_ms is not None
+    return WindowTime.CLOCK if in_time else WindowTime.COUNT
+
+
+def _tick_secs(component: Component, conf: Mapping[str, Any]) -> float | None:
+    return TopologyOptions.read({**conf, **component.conf}).topology_tick_tuple_freq_secs or None
 
 
 def _cycle_problems(topology: Topology) -> Iterable[str]:
@@ -428,14 +449,18 @@ def _arrow_streams(
         for stream, info in component.streams.items():
             name = StreamName(component.id, stream)
             consumers = [
-                (traits.get(consumer.id, Traits()), grouping)
+                (
+                    traits.get(consumer.id, Traits()),
+                    _timestamp_field(consumer) is not None,
+                    grouping,
+                )
                 for consumer in topology.components.values()
                 for source, grouping in consumer.inputs.items()
                 if source == GlobalStreamId(component.id, stream)
             ]
             taken = all(
-                has.takes_columns and grouping.kind in _ARROW_GROUPINGS
-                for has, grouping in consumers
+                has.takes_columns and not by_time and grouping.kind in _ARROW_GROUPINGS
+                for has, by_time, grouping in consumers
             )
             read = bool(consumers) or name in written
             if emits and taken and read and info.fields and not info.direct:
@@ -475,10 +500,13 @@ def _for_the_engine(topology: Topology, conf: Mapping[str, Any], sinks: Sequence
 
 def _stages(
     topology: Topology,
+    conf: Mapping[str, Any],
     tasks: Mapping[int, str],
     traits: Mapping[str, Traits],
     inputs: Sequence[Source],
     sinks: Sequence[Sink],
+    *,
+    streaming: bool,
 ) -> Iterable[Stage]:
     mine: dict[str, list[int]] = {}
     for task in sorted(tasks):
@@ -497,6 +525,11 @@ def _stages(
             kind = StageKind.BOLT
         else:
             kind = StageKind.DATA if sources else StageKind.BOUNDED
+        has = traits.get(id_, Traits())
+        is_bolt = component.kind is ComponentKind.BOLT
+        by_time = (
+            is_bolt and not has.shell and _comes_by_time(component, conf, has, streaming=streaming)
+        )
         yield Stage(
             component=id_,
             kind=kind,
@@ -505,8 +538,27 @@ def _stages(
             moves=not _stays(component, mine),
             sources=sources,
             readers=readers[id_],
-            stateful=traits.get(id_, Traits()).stateful,
+            stateful=has.stateful or (has.windowed and streaming),
+            windowed=has.windowed,
+            by_time=by_time,
+            timestamp_field=_timestamp_field(component) if by_time else None,
+            tick_secs=_tick_secs(component, conf) if is_bolt else None,
+            flushes=has.flushes,
         )
+
+
+def _comes_by_time(
+    component: Component, conf: Mapping[str, Any], has: Traits, *, streaming: bool
+) -> bool:
+    """Whether a bolt gets its tuples in the order of their timestamps: windows in event time, and
+    in a batch job any bolt that names the field of the timestamp."""
+    if has.windowed:
+        return _time_of(component, conf, has) is WindowTime.EVENTS
+    return not streaming and _timestamp_field(component) is not None
+
+
+def _timestamp_field(component: Component) -> str | None:
+    return TopologyOptions.read(component.conf).topology_bolts_tuple_timestamp_field_name
 
 
 def _stays(component: Component, tasks: Mapping[str, Sequence[int]]) -> bool:

@@ -15,7 +15,7 @@ from squall_common.component.component import Bolt, Spout, declared_types
 from squall_common.component.stateful import StatefulBolt
 from squall_common.component.typed import classes_of
 from squall_common.errors import PackageError
-from squall_common.topology.model import Component, PythonObject, Topology
+from squall_common.topology.model import Component, PythonObject, ShellObject, Topology
 from squall_common.topology.serialization import load_class
 
 
@@ -39,6 +39,8 @@ class Traits:
     stateless: bool = False  # Bolt.stateless
     takes_columns: bool = False  # Bolt.execute_columns, without a state
     windowed: bool = False  # a WindowedBolt
+    timestamps: bool = False  # one that defines timestamp()
+    shell: bool = False  # not a class of Python's: a program
     # By stream, for each field; streams that declare no types are left out.
     columns: Mapping[str, tuple[Column, ...]] = field(default_factory=dict)
 
@@ -50,7 +52,7 @@ def traits_of(topology: Topology) -> dict[str, Traits]:
 
 def _traits(component: Component) -> Traits:
     if not isinstance(component.object, PythonObject):
-        return Traits()
+        return Traits(shell=isinstance(component.object, ShellObject))
     try:
         cls = load_class(component.object.class_path)
     except (ImportError, AttributeError, ValueError) as error:
@@ -65,6 +67,7 @@ def _traits(component: Component) -> Traits:
         stateless=getattr(cls, "stateless", False) is True,
         takes_columns=_defines(cls, "execute_columns", Bolt) and not issubclass(cls, StatefulBolt),
         windowed=isinstance(cls, type) and issubclass(cls, WindowedBolt),
+        timestamps=_defines(cls, "timestamp", WindowedBolt),
         columns={
             stream: tuple(column_of(declared, name) for name, declared in types.items())
             for stream, types in declared_types(getattr(cls, "outputs", ())).items()

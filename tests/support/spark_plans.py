@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from squall import TopologyBuilder
+from squall_common.component.state import KeyValueState, MemoryState
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_spark.data.bindings import parse_input, parse_output
 from squall_spark.plan import Sink, SparkPlan, StageKind, make_plan
@@ -51,14 +52,22 @@ def run_here(
     data: Mapping[str, Sequence[Sequence[Any]]] | None = None,
     *,
     code_dir: Path | None = None,
+    states: dict[int, KeyValueState] | None = None,
+    now_secs: float | None = None,
 ) -> dict[str, list[list[Any]]]:
-    """The tuples of each output. `data` are the columns of data sets by spout."""
+    """The tuples of each output. `data` are the columns of data sets by spout. Of a micro-batch,
+    `states` has the states by task, and `now_secs` is its time."""
     sections: dict[int, list[bytes]] = {}
     for stage in plan.stages:
         from_data = stage.kind is StageKind.DATA
         spec = TaskSpec(plan, stage.component, from_data=from_data)
         for index, task in enumerate(stage.tasks):
-            with TaskRunner(spec, index, code_dir=code_dir) as runner:
+            state = None
+            if states is not None and stage.stateful:
+                state = states.setdefault(task, MemoryState())
+            with TaskRunner(
+                spec, index, code_dir=code_dir, state=state, now_secs=now_secs
+            ) as runner:
                 rows = []
                 if from_data and index == 0:
                     columns = [pa.array(values) for values in (data or {})[stage.component]]

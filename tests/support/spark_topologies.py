@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from squall import (
+    AggregateBolt,
     Bolt,
     CustomGrouping,
     Spout,
@@ -377,3 +378,88 @@ class Windows(WindowedBolt):
 
     def execute_window(self, window: TupleWindow) -> None:
         self.emit([len(window)])
+
+
+class Panes(WindowedBolt):
+    """Says of each window which tuples it has."""
+
+    outputs = ("key", "numbers", "start", "end", "late")
+
+    def execute_window(self, window: TupleWindow) -> None:
+        numbers = [tup["number"] for tup in window]
+        self.emit([window.key, numbers, window.start_ms, window.end_ms, window.late])
+
+
+class PanesByMethod(Panes):
+    """The same, and finds the timestamps itself."""
+
+    def timestamp(self, tup: Any) -> Any:
+        return tup["at"]
+
+
+class WindowSums(AggregateBolt):
+    """Adds up the numbers of each window."""
+
+    outputs = ("key", "sum", "start", "end", "late")
+
+    def init(self) -> Any:
+        return 0
+
+    def add(self, total: Any, tup: Any) -> Any:
+        return total + tup["number"]
+
+    def merge(self, first: Any, second: Any) -> Any:
+        return first + second
+
+    def result(self, total: Any, window: TupleWindow) -> None:
+        self.emit([window.key, total, window.start_ms, window.end_ms, window.late])
+
+
+class WindowSumsWithoutHolding(WindowSums):
+    hold = False
+
+
+class Events(Spout):
+    """For --input: numbered events of a key, with their times."""
+
+    outputs = Stream({"key": str, "at": int, "number": int})
+
+    def next_tuple(self) -> None:
+        pass
+
+
+class GivenEvents(Events):
+    """The same, from its arguments."""
+
+    def __init__(self, rows: Sequence[Sequence[Any]]) -> None:
+        self.rows = rows
+
+    def open(self, conf: Mapping[str, Any], context: Any) -> None:
+        self.left = list(self.rows)[::-1]
+
+    def next_tuple(self) -> None:
+        if self.left:
+            self.emit(self.left.pop())
+
+
+class Clock(Bolt):
+    """Says what it sees, and when: tuples, ticks, and a timer that each tuple starts."""
+
+    outputs = ("what", "number", "at")
+    stateless = True
+
+    def execute(self, tup: Any) -> None:
+        if tup.is_tick:
+            self.emit(["tick", 0, self.now()])
+            return
+        number = tup["number"]
+        self.emit(["tuple", number, self.now()])
+        self.context.call_later(2.5, lambda: self.emit(["timer", number, self.now()]))
+
+    def now(self) -> int:
+        return round(self.context.time() * 1000)
+
+
+class FlushingClock(Clock):
+    def flush(self) -> None:
+        self.emit(["flush", 0, self.now()])

@@ -67,6 +67,7 @@ class WindowedBolt(Bolt):
     windows: Windows | None = None
 
     _squall_shell: _Shell
+    _squall_driven = False  # by `DrivenWindows`
 
     #: The methods that a subclass must define.
     _required: ClassVar[tuple[str, ...]] = ("execute_window",)
@@ -270,13 +271,14 @@ class _Shell:
         options = _options(context.conf)
         plan = WindowPlan.read(options)
         self._bolt = bolt
-        self._plan = plan
+        self.plan = plan
         self._context = context
         self._start_ms = int(context.time() * 1000)
         self._start_secs = context.monotonic()
-        self._timestamp = _timestamp_of(bolt, plan)
-        event_time = self._timestamp is not None
-        contents = bolt._contents()
+        self._caught_up_ms = self._start_ms
+        self.timestamp = _timestamp_of(bolt, plan)
+        event_time = self.timestamp is not None
+        contents = self._contents = bolt._contents()
         problems = plan.problems(event_time=event_time, aggregates=contents is not None)
         problems += self._unfilled(options)
         if problems:
@@ -301,11 +303,12 @@ class _Shell:
         self._held_count = 0
         self.anchors: Sequence[Tuple] = ()
         self._session_timer_ms: int | None = None
-        self._start_timers(options, event_time=event_time)
+        if not bolt._squall_driven:
+            self._start_timers(options, event_time=event_time)
 
     def _unfilled(self, options: TopologyOptions) -> Iterator[str]:
         """Whether the spouts stop before enough tuples have come for a window to fire."""
-        plan = self._plan
+        plan = self.plan
         pending_max = options.topology_max_spout_pending
         if plan.slide_count is None or pending_max is None:
             return
@@ -333,7 +336,7 @@ class _Shell:
             return
         now_ms = self._now_ms()
         tuples = self._admitted(self._keyed(tuples))
-        if self._timestamp is None:
+        if self.timestamp is None:
             events = [(now_ms, tup) for tup in tuples]
         else:
             events = self._timed(tuples, now_ms)
@@ -344,8 +347,8 @@ class _Shell:
 
     def _keyed(self, tuples: list[Tuple]) -> list[Tuple]:
         """The tuples whose key and message id can be looked up. The others fail, alone."""
-        id_field = self._plan.message_id_field or ""
-        if not self._plan.key and not id_field:
+        id_field = self.plan.message_id_field or ""
+        if not self.plan.key and not id_field:
             return tuples
         found = []
         for tup in tuples:
@@ -367,7 +370,7 @@ class _Shell:
     def _admitted(self, tuples: list[Tuple]) -> list[Tuple]:
         """The tuples that are not replays of what is held, as far as there is room."""
         if self._ids is not None:
-            field, ids = self._plan.message_id_field, self._ids
+            field, ids = self.plan.message_id_field, self._ids
             admitted = []
             for tup in tuples:
                 found = tup.get(field or "")
@@ -377,7 +380,7 @@ class _Shell:
                     ids.add(found)
                     admitted.append(tup)
             tuples = admitted
-        room = max(0, self._plan.tuples_max - self._held_count)
+        room = max(0, self.plan.tuples_max - self._held_count)
         if len(tuples) > room:
             for tup in tuples[room:]:
                 self._forget(tup)
@@ -395,10 +398,9 @@ class _Shell:
 
     def _timed(self, tuples: list[Tuple], now_ms: int) -> list[Event]:
         """The tuples that are in time, with their timestamps. The others are dealt with."""
-        assert self._timestamp is not None
         events: list[Event] = []
         latest_ms: int | None = None
-        watermarks, lateness = self._watermarks, self._plan.lateness_ms
+        watermarks, lateness = self._watermarks, self.plan.lateness_ms
         # Within the allowed lateness a window that has fired fires again, so a tuple at the very
         # watermark is not left to chance.
         first_ms = watermarks.current_ms
@@ -407,7 +409,7 @@ class _Shell:
         late: list[Event] = []
         for tup in tuples:
             try:
-                at_ms = _millis(self._timestamp(tup))
+                at_ms = self.time_of(tup)
             except Exception as error:
                 self._forget(tup)
                 self._bolt.fail(tup)
@@ -433,12 +435,12 @@ class _Shell:
 
     def _start_timers(self, options: TopologyOptions, *, event_time: bool) -> None:
         if event_time:
-            self._every(self._plan.watermark_ms, self._advance_watermark)
-        elif self._plan.slide_ms is not None:
-            self._every(self._plan.slide_ms, self._advance_clock)
-        elif self._plan.length_ms is not None:
+            self._every(self.plan.watermark_ms, self.advance_watermark)
+        elif self.plan.slide_ms is not None:
+            self._every(self.plan.slide_ms, self._advance_clock)
+        elif self.plan.length_ms is not None:
             # By count: a key, or the whole input, may pause, and what is too old then has to go.
-            self._every(max(_EXPIRE_MS_MIN, self._plan.length_ms), self._advance_clock)
+            self._every(max(_EXPIRE_MS_MIN, self.plan.length_ms), self._advance_clock)
         timeout_secs = options.topology_message_timeout_secs
         if options.topology_enable_message_timeouts:
             self._timeout_secs = timeout_secs
@@ -447,7 +449,7 @@ class _Shell:
             self._warn(timeout_secs)
 
     def _warn(self, timeout_secs: float) -> None:
-        plan = self._plan
+        plan = self.plan
         longest_ms = (plan.length_ms or 0) + (plan.slide_ms or 0) + (plan.gap_ms or 0)
         if longest_ms > timeout_secs * 1000:
             self._bolt.log.warning(
@@ -473,7 +475,7 @@ class _Shell:
 
         self._context.call_later(secs, ring)
 
-    def _advance_watermark(self) -> None:
+    def advance_watermark(self) -> None:
         now_ms = self._now_ms()
         watermark_ms = self._watermarks.advance(now_ms)
         if watermark_ms is not None:
@@ -485,7 +487,7 @@ class _Shell:
 
     def _wait_for_sessions(self) -> None:
         """Wait for the end of the first session, by the clock."""
-        if self._plan.gap_ms is None or self._timestamp is not None:
+        if self.plan.gap_ms is None or self.timestamp is not None or self._bolt._squall_driven:
             return
         next_ms = self._operator.next_ms
         if next_ms is None or self._session_timer_ms is not None:
@@ -508,6 +510,62 @@ class _Shell:
             if id(tup) in waited and not getattr(tup, "settled", False):
                 self._bolt.reset_timeout(tup)
         self._kept_alive = held
+
+    # -- for `DrivenWindows` --
+
+    def time_of(self, tup: Tuple) -> int:
+        """The timestamp of a tuple. Raises ValueError, and what the bolt's `timestamp` raises."""
+        assert self.timestamp is not None
+        return millis_of(self.timestamp(tup))
+
+    def catch_up_with_clock(self) -> None:
+        """Fire the windows by the clock whose time has come since the last call."""
+        if self.timestamp is not None:
+            return
+        interval_ms = self.plan.slide_ms or self.plan.length_ms
+        if self.plan.gap_ms is None:
+            if interval_ms is None:
+                return
+            passed = (self._now_ms() - self._caught_up_ms) // interval_ms
+            if passed <= 0:
+                return
+            self._caught_up_ms += passed * interval_ms
+        self._advance_clock()
+
+    def end_input(self) -> None:
+        """Fire the windows in event time that hold something: no tuple will come."""
+        plan = self.plan
+        if self.timestamp is not None:
+            # As far as a window may go beyond its last tuple. Windows of a number of tuples would
+            # fire at every interval from then on, with the same tuples.
+            after_ms = plan.length_ms or plan.gap_ms or (plan.slide_ms or 1) - 1
+            watermark_ms = self._watermarks.end(after_ms)
+            if watermark_ms is not None:
+                self._carry_out(self._operator.advance(watermark_ms, self._now_ms()))
+
+    def parts(self) -> dict[str, Any]:
+        """What it holds, and how far it is, in a form that `snapshot` can store."""
+        return {
+            "now_ms": self._now_ms(),
+            "operator": self._operator,
+            "watermarks": self._watermarks,
+            "ids": self._ids,
+            "held": self._held_count,
+            "caught_up_ms": self._caught_up_ms,
+        }
+
+    def fixed_parts(self) -> dict[str, Any]:
+        """What those parts refer to and the bolt brings along."""
+        return {"key_of": self._key_of, "contents": self._contents}
+
+    def resume(self, parts: Mapping[str, Any]) -> None:
+        """Go on from the `parts` of another task."""
+        self._operator = parts["operator"]
+        self._watermarks = parts["watermarks"]
+        self._watermarks.shift(self._now_ms() - parts["now_ms"])
+        self._ids = parts["ids"]
+        self._held_count = parts["held"]
+        self._caught_up_ms = parts["caught_up_ms"]
 
     # -- commands --
 
@@ -549,7 +607,7 @@ class _Shell:
             self.anchors = ()
 
     def _late(self, late: Late) -> None:
-        stream = self._plan.late_stream
+        stream = self.plan.late_stream
         for tup in late.tuples:
             if stream is None:
                 self._bolt.log.info("a late tuple is left out: %r", tup)
@@ -581,7 +639,7 @@ class _Shell:
 
     def _forget(self, tup: Tuple) -> None:
         if self._ids is not None:
-            self._ids.discard(tup.get(self._plan.message_id_field or ""))
+            self._ids.discard(tup.get(self.plan.message_id_field or ""))
 
     def give_up(self) -> None:
         """Fail what is held, because the worker ends."""
@@ -600,7 +658,7 @@ def _detached(tup: Tuple) -> dict[str, Any]:
     }
 
 
-def _millis(at: Any) -> int:
+def millis_of(at: Any) -> int:
     """A timestamp in milliseconds."""
     if isinstance(at, int) and not isinstance(at, bool):
         return at

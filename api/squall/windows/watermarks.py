@@ -54,3 +54,16 @@ class Watermarks:
             return None
         self.current_ms = watermark_ms
         return watermark_ms
+
+    def end(self, after_ms: int) -> int | None:
+        """Advance it to `after_ms` behind the latest timestamp of any input, because no input has
+        more. Returns the new watermark, or None if there is none."""
+        latest_ms = max(self._latest_ms.values(), default=None)
+        if latest_ms is None or latest_ms + after_ms <= self.current_ms:
+            return None
+        self.current_ms = latest_ms + after_ms
+        return self.current_ms
+
+    def shift(self, by_ms: int) -> None:
+        """Go on with another clock, which is ahead by so much."""
+        self._heard_ms = {one: heard + by_ms for one, heard in self._heard_ms.items()}

@@ -157,7 +157,7 @@ class Exchange:
     def tuples_of(self, section: bytes) -> dict[int, Batch]:
         """The tuples of a TUPLES section by local task; those for other tasks (a stale route) are
         dropped, and their trees fail. Raises CodecError."""
-        by_task = decode_batches(section, self._codec, self._source)
+        by_task = decode_batches(section, self._codec, self.source)
         local = self._plan.local_tasks
         for task in [task for task in by_task if task not in local]:
             stray = by_task.pop(task)
@@ -188,7 +188,8 @@ class Exchange:
             return
         self.reject(component, heads.tasks[0], error, heads.trees())
 
-    def _source(self, task: int, stream: str) -> Source | None:
+    def source(self, task: int, stream: str) -> Source | None:
+        """What the tuples of a task on a stream have in common; None if there is no such stream."""
         key = (task, stream)
         if key not in self._sources:
             source = None

@@ -104,10 +104,19 @@ def _run_batch(
     on_bad: OnBadRecord,
 ) -> BatchDone:
     start = time.monotonic()
-    states = kept.begin(number, int(time.time()))
+    now_secs = int(time.time())
+    states = kept.begin(number, now_secs)
     frame = frame.persist()  # read once for each spout and pass
     bad = on_bad.in_batch(number)
-    frames = Frames(frame.sparkSession, plan, code, states, stream.split(frame), bad)
+    frames = Frames(
+        frame.sparkSession,
+        plan,
+        code,
+        states,
+        now_secs=now_secs,
+        data=stream.split(frame),
+        on_bad=bad,
+    )
     written = {}
     try:
         read = stream.measure(frame)

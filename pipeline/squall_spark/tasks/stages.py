@@ -117,8 +117,9 @@ def bolt_stage(
     code: Code | None,
     state: StateAt | None = None,
     counts: Counts | None = None,
+    now_secs: float | None = None,
 ) -> Stage:
-    """A bolt: sections and a marker in, sections out."""
+    """A bolt: sections and a marker in, sections out. `now_secs` is the time of a micro-batch."""
 
     def run(batches: Batches) -> Batches:
         first = next(batch for batch in batches if batch.num_rows)  # there is a marker, at least
@@ -127,7 +128,7 @@ def bolt_stage(
         if code is not None:
             code.paths()  # the state may hold the user's types
         kept, owner = (None, None) if state is None else state.open(spec.plan, index)
-        with _runner(spec, index, code, kept, owner) as runner:
+        with _runner(spec, index, code, kept, owner, now_secs) as runner:
             for batch in chain((first,), batches):
                 for section in batch.column(1):
                     if section.is_valid:
@@ -137,6 +138,8 @@ def bolt_stage(
                             kept.relieve()
             for rows in runner.finish():
                 yield from _sections(rows)
+                if kept is not None:
+                    kept.relieve()
             _count(counts, runner, index)
         if kept is not None:
             kept.commit()
@@ -182,10 +185,11 @@ def _runner(
     code: Code | None,
     state: KeyValueState | None = None,
     owner: CurrentOwner | None = None,
+    now_secs: float | None = None,
 ) -> TaskRunner:
     _tune_once()
     folder = None if code is None else code.paths()
-    return TaskRunner(spec, index, code_dir=folder, state=state, owner=owner)
+    return TaskRunner(spec, index, code_dir=folder, state=state, owner=owner, now_secs=now_secs)
 
 
 @functools.cache

@@ -1,9 +1,9 @@
 """Runs one task of a topology over sections, with a worker's engine.
 
 To the engine this is a worker with one task: every other task is on its own peer, and tuples sent
-to a peer leave the partition. Nothing is acked (no tuple has a root), there are no ticks, and the
-random numbers depend only on the task, so that a partition that Spark runs again makes the same
-choices.
+to a peer leave the partition. Nothing is acked (no tuple has a root), time is that of the input
+(see `event_time`), and the random numbers depend only on the task, so that a partition that Spark
+runs again makes the same choices.
 
 A cluster replays failed messages; within a stage, Spark has nothing to replay from. So a tuple that
 fails, by an exception or by `fail`, fails the partition, and with it the job: nothing is lost
@@ -14,6 +14,7 @@ goes on.
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 import zlib
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
@@ -24,13 +25,15 @@ from typing import Any
 import pyarrow as pa
 import uvloop
 
+from squall.windows import WindowedBolt
+from squall.windows.driven import DrivenWindows, timestamp_in
 from squall_common.component.collector import ColumnCollector
 from squall_common.component.columns import Columns
 from squall_common.component.component import Spout
 from squall_common.component.state import KeyValueState
 from squall_common.config.load import default_conf
 from squall_common.errors import SquallError, describe
-from squall_common.topology.model import Component, Executor, WorkerSlot
+from squall_common.topology.model import Component, Executor, PythonObject, WorkerSlot
 from squall_common.topology.prepared import PreparedTopology
 from squall_engine.embed import (
     ComponentStartError,
@@ -38,8 +41,10 @@ from squall_engine.embed import (
     EngineCallbacks,
     EngineEndedError,
     EngineSettings,
+    Tuple,
     checked_origins,
     make_user_object,
+    value_codec,
 )
 from squall_engine.transport import Arrival, Grant, Listener
 from squall_spark.plan import SparkPlan, near_tasks
@@ -51,6 +56,8 @@ from squall_spark.tasks.arrow import (
     decode,
     is_arrow,
 )
+from squall_spark.tasks.by_time import ByTime
+from squall_spark.tasks.event_time import InputClock, TimeOfBolt
 from squall_spark.tasks.hiding import hiding
 
 Row = tuple[int, bytes]  # the task that receives it, and a section
@@ -62,6 +69,7 @@ _CHUNK_ROWS = 2_000  # rows of a data set that a spout emits at once
 _OUT_BYTES = 4 * 1024 * 1024  # how far a bounded spout may run ahead of Spark
 _ANYBODY = WorkerSlot("spark", 0)  # the sender of a section does not matter here
 _NO_END = 1 << 62
+_WINDOWS = "windows"  # the key of a windowed bolt's state
 
 
 class TaskFailedError(SquallError):
@@ -142,13 +150,16 @@ class TaskRunner:
         code_dir: Path | None = None,
         state: KeyValueState | None = None,
         owner: CurrentOwner | None = None,
+        now_secs: float | None = None,
     ) -> None:
         """`index` is the task's among those of its component. `state` is for a StatefulBolt
-        (None: a state in memory), which `owner` follows."""
+        (None: a state in memory), which `owner` follows, or has the windows of a WindowedBolt.
+        `now_secs` is the time of a micro-batch; None in a batch job."""
         self._spec = spec
         self._plan = spec.plan
         self.component = spec.component
-        self.task = self._plan.stage(spec.component).tasks[index]
+        self._stage = self._plan.stage(spec.component)
+        self.task = self._stage.tasks[index]
         self._code_dir = code_dir
         self._state = state
         self._owner = owner
@@ -156,6 +167,11 @@ class TaskRunner:
         self._loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
         self._engine: EmbeddedEngine | None = None
         self._user: Any = None
+        self._now_secs = now_secs
+        self._clock: InputClock | None = None  # None: the machine's
+        self._windows: DrivenWindows | None = None
+        self._time: TimeOfBolt | None = None  # None: time does not pass for it
+        self._sorted: ByTime | None = None  # its tuples, if they come in order
         self._arrow = ArrowOutput(spec.plan, spec.component, self.task)
         self._arrow_taken = 0
         self._rows_in_hand = 0  # of the record batch that the bolt is processing
@@ -179,6 +195,8 @@ class TaskRunner:
                 self._print_metrics(self._engine)
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
         finally:
+            if self._sorted is not None:
+                self._sorted.close()
             self._loop.close()
 
     # ---- life ----
@@ -190,7 +208,14 @@ class TaskRunner:
             "topology.run.turn.ms": _TURN_MS,
             "topology.max.spout.pending": None,  # nothing is pending
             "topology.bolt.die.on.error": False,
+            "topology.enable.message.timeouts": False,
         }
+        stage = self._stage
+        made_of = plan.topology.components[self.component].object
+        has_ticks = stage.tick_secs is not None and isinstance(made_of, PythonObject)
+        if stage.windowed or stage.by_time or has_ticks:
+            in_stream = self._now_secs is not None and not stage.by_time
+            self._clock = InputClock(self._now_secs if in_stream else None)
         settings = EngineSettings(
             prepared=PreparedTopology(plan.topology, conf, plan.task_to_component),
             topology_id=f"{plan.name}-0-0",
@@ -211,7 +236,9 @@ class TaskRunner:
             wrap_collector=self._wrap_collector,
             open_state=self._open_state,
         )
-        engine = self._engine = EmbeddedEngine(settings, callbacks, transport=self._transport)
+        engine = self._engine = EmbeddedEngine(
+            settings, callbacks, transport=self._transport, clock=self._clock
+        )
         try:
             await engine.start()
         except ComponentStartError as error:
@@ -220,6 +247,47 @@ class TaskRunner:
         engine.set_active(True)
         engine.set_ready(True)
         await self._settle()
+        if self._clock is not None:
+            await self._start_time(engine, self._clock)
+
+    async def _start_time(self, engine: EmbeddedEngine, clock: InputClock) -> None:
+        """Prepare to let time pass, and take the windows of the micro-batch before."""
+        stage, windows = self._stage, self._windows
+        codec = value_codec(self._plan.topology, self._plan.conf, allow_pickle=False)
+        if windows is not None and self._state is not None:
+            stored = self._state.get(_WINDOWS)
+            if stored is not None:
+                time_ms, data = stored
+                windows.restore(data, codec, engine.make_tuple)
+                if stage.by_time:
+                    clock.begin(time_ms)
+            await engine.call_for(self._user, windows.advance_clock)
+            await self._settle()
+        self._time = TimeOfBolt(
+            engine,
+            clock,
+            self.task,
+            self._user,
+            self._settle,
+            windows=windows,
+            tick_secs=stage.tick_secs if self._now_secs is None else None,
+        )
+        if stage.by_time:
+            self._sorted = ByTime(self._time_of(windows), codec, engine.make_tuple)
+
+    def _time_of(self, windows: DrivenWindows | None) -> Callable[[Tuple], int]:
+        """How to find the time of a tuple; raises TaskFailedError."""
+        by_field = timestamp_in(self._stage.timestamp_field or "")
+        found = by_field if windows is None else windows.time_of
+
+        def time_of(tup: Tuple) -> int:
+            try:
+                return found(tup)
+            except Exception as error:
+                what = f"a tuple of {tup.source.component!r} has no timestamp"
+                raise self._failed(what, error) from error
+
+        return time_of
 
     def _print_metrics(self, engine: EmbeddedEngine) -> None:
         """Write what the component recorded to Spark's log: there are no consumers here."""
@@ -235,7 +303,9 @@ class TaskRunner:
             self._user = DataSpout()
             return self._user
         self._user = make_user_object(component, task)
-        if self._owner is not None:
+        if isinstance(self._user, WindowedBolt):
+            self._windows = DrivenWindows.of(self._user)
+        elif self._owner is not None:
             self._owner.follow(self._user)
         if self._arrow and hasattr(self._user, "execute_columns"):
             self._user.execute_columns = self._counting_rows(self._user.execute_columns)
@@ -276,7 +346,10 @@ class TaskRunner:
         """Process sections from other tasks, or Arrow batches, completely. Raises
         TaskFailedError."""
         for section in sections:
-            if is_arrow(section):
+            if self._sorted is not None:
+                self._sorted.add(self._started().tuples_in(section))
+                self._check()
+            elif is_arrow(section):
                 self._feed_arrow(section)
             else:
                 self._transport.arrived.append(section)
@@ -332,7 +405,12 @@ class TaskRunner:
             while not self._loop.run_until_complete(self._run_spout()):
                 yield self.take()
         else:
-            self._loop.run_until_complete(self._flush())
+            if self._sorted is not None and self._time is not None:
+                run = self._time.run(self._sorted, self._has_emitted_enough)
+                while not self._loop.run_until_complete(run):
+                    yield self.take()
+                    run = self._time.run(self._sorted, self._has_emitted_enough)
+            self._loop.run_until_complete(self._end())
         yield [*self.take(), *self._arrow.take(end=True)]
 
     def totals(self) -> tuple[int, int]:
@@ -391,6 +469,38 @@ class TaskRunner:
         assert self._engine is not None
         return self._engine
 
+    def _has_emitted_enough(self) -> bool:
+        return self._transport.leaving_bytes > _OUT_BYTES
+
+    async def _end(self) -> None:
+        """The end of the input, or of a micro-batch. A bolt without `flush` gets a last tick."""
+        engine, time, stage = self._started(), self._time, self._stage
+        if time is None:
+            engine.ring_timers(math.inf)
+            await engine.call_for(self._user, _nothing)
+            await self._settle()
+        elif self._now_secs is None:
+            await time.end_input()
+            await time.ring_pending(tick=not stage.flushes)
+        else:
+            await time.advance_watermark()
+            await time.ring_pending(tick=False)
+        ticked = time is not None and self._now_secs is None
+        if stage.tick_secs is not None and not stage.flushes and not ticked:
+            engine.tick(self.task, stage.tick_secs)
+            await self._settle()
+        await self._flush()
+        if self._windows is not None and self._state is not None:
+            await engine.call_for(self._user, self._store_windows)
+
+    def _store_windows(self) -> None:
+        assert self._windows is not None
+        assert self._state is not None
+        assert self._clock is not None
+        codec = value_codec(self._plan.topology, self._plan.conf, allow_pickle=False)
+        time_ms = round(self._clock.time() * 1000)
+        self._state.put(_WINDOWS, [time_ms, self._windows.snapshot(codec, Tuple)])
+
     async def _flush(self) -> None:
         if not hasattr(self._user, "flush"):
             return  # a shell component
@@ -422,3 +532,7 @@ class TaskRunner:
     def _failed(self, what: str, cause: BaseException | None) -> TaskFailedError:
         why = "" if cause is None else f": {' '.join(describe(cause).split())}".rstrip(": ")
         return TaskFailedError(f"component {self.component!r}, task {self.task}: {what}{why}")
+
+
+def _nothing() -> None:
+    pass

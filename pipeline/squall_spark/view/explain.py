@@ -113,7 +113,10 @@ def _group(plan: SparkPlan, number: int, group: Iterable[Stage]) -> Iterator[str
         tasks = f"{len(stage.tasks)} task{'' if len(stage.tasks) == 1 else 's'}"
         if stage.kind is StageKind.DATA:
             tasks = "a task for each part of the data"
-        described.append(f"{stage.component} ({tasks}{', stateful' if stage.stateful else ''})")
+        traits = [tasks]
+        traits += ["windows"] if stage.windowed else ["stateful"] if stage.stateful else []
+        traits += ["by time"] if stage.by_time else []
+        described.append(f"{stage.component} ({', '.join(traits)})")
         if stage.moves:
             notes += list(_moves(plan, stage))
         if stage.readers > 1:

@@ -7,6 +7,7 @@ from tests.support import spark_topologies as st
 from tests.support.spark_plans import plan_for
 
 from squall import InvalidTopologyError, ShellSpout, TopologyBuilder
+from squall.windows import EventTime, Windows, session, sliding, tumbling
 from squall_spark.data.bindings import Format, StreamName
 from squall_spark.plan import StageKind, near_tasks
 
@@ -78,28 +79,43 @@ def test_a_cycle_is_refused_with_its_path() -> None:
     assert problem == "a -> b -> c -> a is a cycle: Spark computes a component once"
 
 
-def test_a_bolt_driven_by_ticks_needs_a_flush() -> None:
+def test_ticks_are_the_stages_and_not_the_engines() -> None:
     builder = sentences()
     ticked = builder.bolt("ticked", st.Ticked()).shuffle("sentences")
     ticked.conf({"topology.tick.tuple.freq.secs": 1})
-    (problem,) = refused(builder, ["sentences=/in.txt"])
-    assert problem == (
-        "bolt 'ticked' is driven by ticks, but gets none: define flush(), which is called at the "
-        "end of the input"
-    )
-    builder = word_count()
-    counts = builder.bolt("ticked", st.Count()).shuffle("split")
-    counts.conf({"topology.tick.tuple.freq.secs": 1})
     plan = plan_for(builder, ["sentences=/in.txt"])
+    assert plan.stage("ticked").tick_secs == 1
     assert plan.topology.components["ticked"].conf["topology.tick.tuple.freq.secs"] is None
+    everywhere = plan_for(word_count(), ["sentences=/in.txt"], conf={
+        "topology.tick.tuple.freq.secs": 3
+    })  # fmt: skip
+    assert [stage.tick_secs for stage in everywhere.stages] == [None, 3, 3]
 
 
-def test_a_windowed_bolt_is_refused() -> None:
+def test_windows_by_the_clock_are_refused_in_a_batch_job_alone() -> None:
     builder = sentences()
-    builder.bolt("windows", st.Windows()).shuffle("sentences")
-    for data, streaming in (("/in.txt", False), ("socket:h:1", True)):
-        (problem,) = refused(builder, [f"sentences={data}"], streaming=streaming)
-        assert problem.startswith("bolt 'windows' is a WindowedBolt")
+    builder.bolt("windows", st.Windows()).windowed(tumbling(secs=10)).shuffle("sentences")
+    (problem,) = refused(builder, ["sentences=/in.txt"])
+    assert problem.startswith("bolt 'windows' has windows by the clock")
+    plan = plan_for(builder, ["sentences=socket:h:1"], streaming=True)
+    assert plan.stage("windows").stateful
+
+
+@pytest.mark.parametrize(
+    ("windows", "by_time"),
+    [
+        (tumbling(count=10), False),
+        (tumbling(secs=10, event_time=EventTime("sentence")), True),
+        (session(gap_secs=10, event_time=EventTime("sentence")), True),
+        (sliding(count=10, every_secs=5, event_time=EventTime("sentence")), True),
+    ],
+)
+def test_windows_in_event_time_get_their_tuples_in_order(windows: Windows, by_time: bool) -> None:
+    builder = sentences()
+    builder.bolt("windows", st.Windows()).windowed(windows).shuffle("sentences")
+    for streaming in (False, True):
+        stage = plan_for(builder, ["sentences=/in.txt"], streaming=streaming).stage("windows")
+        assert (stage.windowed, stage.by_time, stage.stateful) == (True, by_time, streaming)
 
 
 def test_all_problems_are_reported_at_once() -> None:
