@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 _FILE_BYTES = 64 * 1024 * 1024  # of sections in one file of an output
 
+_PARTITIONS_A_CORE = 4  # that a bolt has at most
+
 
 @dataclass(slots=True)
 class Written:
@@ -160,10 +162,11 @@ class Frames:
                 for i, f in enumerate(frames)
             ]
             frame = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), wide)
+        together = self._tasks_together(stage) if aligned else 1
         if aligned:
-            tasks = len(stage.tasks)
-            enough = frame.rdd.getNumPartitions() >= tasks
-            frame = frame.coalesce(tasks) if enough else frame.repartition(tasks)
+            partitions = math.ceil(len(stage.tasks) / together)
+            enough = frame.rdd.getNumPartitions() >= partitions
+            frame = frame.coalesce(partitions) if enough else frame.repartition(partitions)
         spec = TaskSpec(self.plan, stage.component, from_data=True)
         inputs = [
             DataInput(
@@ -178,13 +181,14 @@ class Frames:
             for source, (_, fields) in zip(stage.sources, streams, strict=True)
         ]
         return frame.mapInArrow(
-            data_stage(spec, self.code, inputs, self.on_bad, self.counts), SECTIONS_DDL
+            data_stage(spec, self.code, inputs, self.on_bad, self.counts, tasks=together),
+            SECTIONS_DDL,
         )
 
     def _bounded(self, stage: Stage) -> DataFrame:
         tasks = len(stage.tasks)
         spec = TaskSpec(self.plan, stage.component, from_data=False)
-        frame = self.spark.range(0, tasks, 1, tasks)
+        frame = self.spark.range(0, tasks, 1, math.ceil(tasks / self._tasks_together(stage)))
         return frame.mapInArrow(bounded_stage(spec, self.code, self.counts), SECTIONS_DDL)
 
     def _bolt(self, stage: Stage) -> DataFrame:
@@ -199,13 +203,25 @@ class Frames:
             nothing = sf.lit(None).cast("binary").alias("data")
             parts.append(markers.select(sf.col("to"), nothing))
         frame = reduce(lambda a, b: a.union(b), parts)
+        together = self._tasks_together(stage)
         if stage.moves:
-            frame = frame.repartitionById(len(stage.tasks), sf.col("to") - sf.lit(first))
+            number = sf.col("to") - sf.lit(first)
+            if together > 1:
+                number = (number / sf.lit(together)).cast("int")
+            frame = frame.repartitionById(math.ceil(len(stage.tasks) / together), number)
         spec = TaskSpec(self.plan, stage.component, from_data=False)
         state = self.states.get(stage.component) if stage.stateful else None
         return frame.mapInArrow(
-            bolt_stage(spec, self.code, state, self.counts, self.now_secs), SECTIONS_DDL
+            bolt_stage(spec, self.code, state, self.counts, self.now_secs, tasks=together),
+            SECTIONS_DDL,
         )
+
+    def _tasks_together(self, stage: Stage) -> int:
+        """How many tasks of a component share a partition: a task of Spark's costs more than a
+        small one of ours. (Components whose tuples stay in their partition have as many tasks, so
+        it is the same number for both.)"""
+        partitions = _PARTITIONS_A_CORE * self.spark.sparkContext.defaultParallelism
+        return math.ceil(len(stage.tasks) / partitions)
 
     def sections(self, sink: Sink) -> DataFrame:
         """The sections that were sent to a sink."""

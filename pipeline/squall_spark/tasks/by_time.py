@@ -8,14 +8,13 @@ than `limit` are sorted in portions, which wait in a temporary file and are merg
 from __future__ import annotations
 
 import heapq
-import os
 import struct
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import BinaryIO
 
 from squall_engine.embed import Tuple, ValueCodec
+from squall_spark.tasks.spools import scratch_file
 
 LIMIT = 200_000
 _BLOCK_ROWS = 1_000
@@ -75,9 +74,7 @@ class ByTime:
 
     def _spill(self) -> None:
         self._waiting.sort(key=_KEY)
-        # Where Spark's own temporary files are.
-        place = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0]
-        run = tempfile.TemporaryFile(dir=place if os.path.isdir(place) else None)  # noqa: SIM115
+        run = scratch_file()
         self._runs.append(run)
         for start in range(0, len(self._waiting), _BLOCK_ROWS):
             data = self._codec.encode_rows(

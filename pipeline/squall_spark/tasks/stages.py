@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, cycle
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +30,7 @@ from squall_spark.state.place import StateAt
 from squall_spark.tasks.arrow import decode, is_arrow
 from squall_spark.tasks.code import Code
 from squall_spark.tasks.counts import Counts
+from squall_spark.tasks.spools import Spools
 from squall_spark.tasks.task import TaskRunner, TaskSpec
 
 SECTIONS = pa.schema([("to", pa.int32()), ("data", pa.binary())])
@@ -40,6 +42,7 @@ Batches = Iterator[pa.RecordBatch]
 Stage = Callable[[Batches], Batches]
 
 _WRITE_ROWS = 10_000
+_PORTION_BYTES = 128 * 1024  # of sections that a task gets at once, at least
 
 
 class StageError(SquallError):
@@ -64,14 +67,18 @@ def data_stage(
     inputs: Sequence[DataInput],
     on_bad: OnBadRecord,
     counts: Counts | None = None,
+    *,
+    tasks: int = 1,
 ) -> Stage:
     """A spout whose streams come from data sets: record batches of its fields in (and of
     `bad_records.COLUMNS` if those are left out), sections out. With several, the first column is
-    the index of the input, and the columns of the others are null."""
+    the index of the input, and the columns of the others are null. A partition has up to `tasks`
+    tasks, which take the batches in turn."""
+    number = len(spec.plan.stage(spec.component).tasks)
 
     def run(batches: Batches) -> Batches:
-        tasks = spec.plan.stage(spec.component).tasks
         partition = _partition()
+        first = partition * tasks % number
         sorters = [
             Sorter(
                 str(one.source.stream), one.source.format, one.fields, one.required, on_bad,
@@ -79,16 +86,22 @@ def data_stage(
             )
             for one in inputs
         ]  # fmt: skip
-        yield from _sections(_markers(spec, partition % len(tasks)))
-        with _runner(spec, partition % len(tasks), code) as runner:
+        with ExitStack() as stack:
+            runners = []
+            for index in range(first, min(first + tasks, number)):
+                yield from _sections(_markers(spec, index))
+                runners.append(stack.enter_context(_runner(spec, index, code)))
+            turns = cycle(runners)
             for batch in batches:
+                runner = next(turns)
                 for index, mine in _by_input(batch, inputs, on_bad):
                     columns = sorters[index].good(mine)
                     runner.feed_columns(inputs[index].source.stream.stream, columns)
                 yield from _sections(runner.take())
-            for rows in runner.finish():
-                yield from _sections(rows)
-            _count(counts, runner, partition)
+            for place, runner in enumerate(runners):
+                for rows in runner.finish():
+                    yield from _sections(rows)
+                _count(counts, runner, partition * tasks + place)
         for sorter in sorters:
             sorter.close()
         if counts is not None:
@@ -99,15 +112,15 @@ def data_stage(
 
 
 def bounded_stage(spec: TaskSpec, code: Code | None, counts: Counts | None = None) -> Stage:
-    """A spout that runs to its own end. The input is a row in each partition, the task's index."""
+    """A spout that runs to its own end. The input is a row for each task, its index."""
 
     def run(batches: Batches) -> Batches:
-        (index,) = (index for batch in batches for index in batch.column(0).to_pylist())
-        yield from _sections(_markers(spec, index))
-        with _runner(spec, index, code) as runner:
-            for rows in runner.finish():
-                yield from _sections(rows)
-            _count(counts, runner, index)
+        for index in (index for batch in batches for index in batch.column(0).to_pylist()):
+            yield from _sections(_markers(spec, index))
+            with _runner(spec, index, code) as runner:
+                for rows in runner.finish():
+                    yield from _sections(rows)
+                _count(counts, runner, index)
 
     return _named(f"spout {spec.component!r}", run)
 
@@ -118,24 +131,38 @@ def bolt_stage(
     state: StateAt | None = None,
     counts: Counts | None = None,
     now_secs: float | None = None,
+    *,
+    tasks: int = 1,
 ) -> Stage:
-    """A bolt: sections and a marker in, sections out. `now_secs` is the time of a micro-batch."""
+    """A bolt: sections and a marker in, sections out. `now_secs` is the time of a micro-batch. A
+    partition has up to `tasks` tasks, which run one after the other, so that memory holds the data
+    of one."""
+    first = spec.plan.stage(spec.component).tasks[0]
 
     def run(batches: Batches) -> Batches:
-        first = next(batch for batch in batches if batch.num_rows)  # there is a marker, at least
-        index = first.column(0)[0].as_py() - spec.plan.stage(spec.component).tasks[0]
+        if tasks == 1:
+            rows = _rows(batches)
+            task, section = next(rows)  # there is a marker, at least
+            sections = (section for _, section in chain(((task, section),), rows))
+            yield from run_task(task - first, sections)
+            return
+        with Spools() as spools:
+            for task, section in _rows(batches):
+                spools.add(task, section)
+            for task in spools.tasks():
+                yield from run_task(task - first, spools.take(task))
+
+    def run_task(index: int, sections: Iterable[bytes | None]) -> Batches:
         yield from _sections(_markers(spec, index))
         if code is not None:
             code.paths()  # the state may hold the user's types
         kept, owner = (None, None) if state is None else state.open(spec.plan, index)
         with _runner(spec, index, code, kept, owner, now_secs) as runner:
-            for batch in chain((first,), batches):
-                for section in batch.column(1):
-                    if section.is_valid:
-                        runner.feed((section.as_py(),))
-                        yield from _sections(runner.take())
-                        if kept is not None:
-                            kept.relieve()
+            for portion in _portions(sections):
+                runner.feed(portion)
+                yield from _sections(runner.take())
+                if kept is not None:
+                    kept.relieve()
             for rows in runner.finish():
                 yield from _sections(rows)
                 if kept is not None:
@@ -145,6 +172,27 @@ def bolt_stage(
             kept.commit()
 
     return _named(f"bolt {spec.component!r}", run)
+
+
+def _portions(sections: Iterable[bytes | None]) -> Iterator[list[bytes]]:
+    """Sections in portions of a useful size: of many tasks they are small."""
+    portion: list[bytes] = []
+    size = 0
+    for section in sections:
+        if section is not None:
+            portion.append(section)
+            size += len(section)
+            if size >= _PORTION_BYTES:
+                yield portion
+                portion, size = [], 0
+    if portion:
+        yield portion
+
+
+def _rows(batches: Batches) -> Iterator[tuple[int, bytes | None]]:
+    for batch in batches:
+        for task, section in zip(batch.column(0), batch.column(1), strict=True):
+            yield task.as_py(), section.as_py()
 
 
 def _markers(spec: TaskSpec, index: int) -> list[tuple[int, bytes | None]]:

@@ -14,6 +14,7 @@ goes on.
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 import sys
 import zlib
@@ -163,7 +164,7 @@ class TaskRunner:
         self._code_dir = code_dir
         self._state = state
         self._owner = owner
-        self._transport = _Transport(self._plan.task_to_component)
+        self._transport = _Transport(_targets(self._plan, spec.component))
         self._loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
         self._engine: EmbeddedEngine | None = None
         self._user: Any = None
@@ -221,7 +222,7 @@ class TaskRunner:
             topology_id=f"{plan.name}-0-0",
             slot=WorkerSlot("spark", self.task),
             executors=[Executor(self.task, self.task)],
-            daemon_conf=default_conf(),
+            daemon_conf=_daemon_conf(),
             # Except for local-or-shuffle groupings, each other task is on its own peer.
             near=near_tasks(plan, self.task),
             seed=zlib.crc32(f"{plan.name}/{self.component}/{self.task}".encode()),
@@ -536,3 +537,18 @@ class TaskRunner:
 
 def _nothing() -> None:
     pass
+
+
+@functools.cache
+def _daemon_conf() -> dict[str, Any]:
+    return default_conf()
+
+
+def _targets(plan: SparkPlan, component: str) -> list[int]:
+    """The tasks that a component may send to."""
+    consumers = {
+        id_
+        for id_, consumer in plan.topology.components.items()
+        if any(source.component == component for source in consumer.inputs)
+    }
+    return [task for task, id_ in plan.task_to_component.items() if id_ in consumers]
