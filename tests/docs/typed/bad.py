@@ -14,10 +14,13 @@ from squall import (
     TopologyBuilder,
     TopologyContext,
     Tuple,
+    WindowedBolt,
     submit_topology,
 )
 from squall.testing import BoltTest
-from squall.windows import tumbling
+from squall.windows import EventTime, TupleWindow, sliding, tumbling
+from squall_connectors.base import AsyncSource
+from squall_connectors.kafka import KafkaSpout
 
 
 class Numbers(Spout):
@@ -68,6 +71,31 @@ class First(CustomGrouping):
         return "first"
 
 
+class Window(WindowedBolt):
+    windows = 60  # wrong
+
+    def execute_window(self, window: list[Tuple]) -> None:  # wrong
+        self.emit(window)
+
+
+class Other(WindowedBolt):
+    windows = sliding(secs="60", every_secs=10)  # wrong
+
+    def execute_window(self, window: TupleWindow) -> None:
+        self.emit([window.keys])  # wrong
+
+
+class Timer(Bolt):
+    def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        context.call_later("1", print)  # wrong
+        context.counter("looks").increase()  # wrong
+
+
+class Rows(AsyncSource):
+    async def fetch(self, limit: str) -> list[tuple[int, list[str]]]:  # wrong
+        return []
+
+
 def build() -> None:
     builder = TopologyBuilder()
     builder.spout("numbers", Numbers(), parallelism="2")  # wrong
@@ -77,6 +105,11 @@ def build() -> None:
     builder.bolt("split", Split(1)).fields("numbers", 1)  # wrong
     builder.bolt("split", Split(1)).shuffle(3)  # wrong
     builder.spout("numbers", Numbers()).shuffle("split")  # wrong
+    builder.bolt("window", Other()).windowed(60)  # wrong
+    builder.bolt("window", Other()).windowed(tumbling(secs=1, event_time="at"))  # wrong
+    builder.spout("rows", KafkaSpout("broker:9092", topics=["orders"], in_flight_max="1"))  # wrong
+    EventTime("at", lag="5s")  # wrong
+    builder.add_worker_hook(print)  # wrong
     submit_topology("words", {}, builder)  # wrong
     submit_topology("words", {}, builder.build(), initial_status="PAUSED")  # wrong
     with LocalCluster() as cluster:

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import squall.tracing
 from squall import (
+    AggregateBolt,
     Bolt,
     Columns,
     CustomGrouping,
@@ -17,16 +19,22 @@ from squall import (
     StatefulBolt,
     Stream,
     StreamBuilder,
+    TaskHook,
     TopologyBuilder,
     TopologyContext,
     Tuple,
+    WindowedBolt,
+    WorkerHook,
     submit_topology,
 )
 from squall.metrics import CountMetric, DataPoint, MetricsConsumer, TaskInfo
 from squall.streams import KeyedStream, KeyState, Windowed, WindowedStream
 from squall.streams import Stream as Values
 from squall.testing import BoltTest, TopologyTest
-from squall.windows import tumbling
+from squall.testing.connectors import SourceContract
+from squall.windows import EventTime, JoinBolt, TupleWindow, session, sliding, tumbling
+from squall_connectors.base import AsyncSource, Sink
+from squall_connectors.kafka import KafkaSpout
 from squall_drpc import BatchBolt, DRPCClient, LinearDRPCTopologyBuilder
 
 
@@ -106,6 +114,75 @@ class Count(StatefulBolt):
         self.state.put(tup["word"], self.state.get(tup["word"], 0) + 1)
 
 
+class Average(WindowedBolt):
+    outputs = ["key", "mean"]
+    windows = sliding(secs=60, every_secs=10, key="key", event_time=EventTime("at", lag_secs=5))
+
+    def execute_window(self, window: TupleWindow) -> None:
+        values: list[float] = [tup["value"] for tup in window]
+        self.emit([window.key, sum(values) / len(window)])
+
+
+class Total(AggregateBolt):
+    outputs = ["total"]
+    windows = tumbling(count=100)
+
+    def init(self) -> int:
+        return 0
+
+    def add(self, total: int, tup: Tuple) -> int:
+        return total + int(tup["n"])
+
+    def merge(self, first: int, second: int) -> int:
+        return first + second
+
+    def result(self, total: int, window: TupleWindow) -> None:
+        self.emit([total])
+
+
+class Later(Bolt):
+    def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        context.call_later(0.5, self.look)
+        context.counter("looks").inc()
+
+    def look(self) -> None:
+        self.log.info("at %.3f", self.context.time())
+
+    def execute(self, tup: Tuple) -> None:
+        headers: dict[str, str] = squall.tracing.outgoing()
+        with squall.tracing.incoming(headers):
+            self.emit([1], anchors=[tup])
+
+
+class Slow(TaskHook):
+    def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        self.slow = context.counter("slow")
+
+
+class Database(WorkerHook):
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+
+class Rows(AsyncSource):
+    outputs = ["row"]
+
+    async def fetch(self, limit: int) -> list[tuple[int, list[str]]]:
+        return [(1, ["x"])]
+
+    async def settle(self, message_ids: Sequence[Any]) -> None: ...
+
+
+class Table(Sink):
+    async def write(self, tuples: Sequence[Tuple]) -> None:
+        print([tup["row"] for tup in tuples])
+
+
+class TestRows(SourceContract):
+    def make_source(self, **options: Any) -> Rows:
+        return Rows(**options)
+
+
 class First(CustomGrouping):
     def choose_tasks(self, task: int, values: Sequence[Any]) -> Sequence[int]:
         return self.target_tasks[:1]
@@ -131,6 +208,11 @@ def build() -> TopologyBuilder:
     builder.bolt("split", Split(), 2).shuffle(numbers).fields("lines", "line").all("x")
     builder.bolt("shell", ShellBolt("ruby", "x.rb", outputs=["a"])).custom("split", First())
     builder.bolt("count", Count(), conf={"a": 1}).partial_key("split", "word").memory_load(64)
+    builder.spout("rows", KafkaSpout("broker:9092", "orders", fields=["value"]))
+    builder.bolt("average", Average(), tasks=8).windowed(session(gap_secs=5, key="n")).shuffle("x")
+    join = JoinBolt("a", "k").join("b", "k", "a").select("a:k, b:v")
+    builder.bolt("join", join).windowed(tumbling(secs=1)).fields("a", "k").fields("b", "k")
+    builder.add_worker_hook(Database("postgresql://x"))
     return builder
 
 
