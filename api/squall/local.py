@@ -15,6 +15,7 @@ errors that would otherwise appear only between two workers are found here.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import threading
 import time
 from collections import Counter
@@ -395,6 +396,23 @@ class LocalCluster:
         names = self.names()
         shown = [f"<h4>{escape(name)}</h4>{self.to_svg(name)}" for name in names]
         return "".join(shown) or "<p>No topologies are running.</p>"
+
+    def show(self, secs: float = 10.0, *, every_secs: float = 1.0) -> None:
+        """In a notebook: draw every running topology with its counts, and draw it again every
+        `every_secs` seconds, for `secs` seconds or until no topology is running. Interrupt the cell
+        to stop earlier. Raises SquallError without IPython, and if a topology died."""
+        try:
+            display = importlib.import_module("IPython.display").display
+        except ImportError:
+            raise SquallError(
+                "LocalCluster.show() draws in a notebook, and there is no IPython here",
+                hint="elsewhere, write to_svg(NAME) to a file, or print totals(NAME)",
+            ) from None
+        deadline = time.monotonic() + secs
+        drawing = display(self, display_id=True)
+        while self.names() and (left := deadline - time.monotonic()) > 0:
+            self.wait(min(every_secs, left))
+            drawing.update(self)
 
     def failed_messages(self, name: str) -> int:
         """How many messages of its spouts failed for good; see `LocalTopologies`."""

@@ -57,6 +57,12 @@ def others_python() -> Path:
     return _python("others", ("bytewax==0.21.1", "celery==5.7.0", "faust-streaming==0.15.3"))
 
 
+def ipython_packages() -> Path:
+    """The folder of IPython's modules, for a Python path."""
+    (packages,) = _python("ipython", ("ipython==9.4.0",)).parent.parent.glob("lib/*/site-packages")
+    return packages
+
+
 def beam_python() -> Path:
     """An interpreter that has Apache Beam, whose trigger driver says what windows hold."""
     return _python("beam", ("apache-beam==2.77.0",))

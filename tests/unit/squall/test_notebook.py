@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from squall import Bolt, LocalCluster, Spout, SquallError, TopologyBuilder
@@ -59,3 +61,10 @@ def test_reprs_say_what_it_is(builder: TopologyBuilder) -> None:
     assert repr(builder.spout("more", Numbers(), 3)) == "<spout 'more': Numbers ×3>"
     error = SquallError("it broke", hint="mend it")
     assert repr(error) == "SquallError('it broke', hint='mend it')"
+
+
+def test_without_ipython_a_live_drawing_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "IPython.display", None)
+    with LocalCluster() as cluster, pytest.raises(SquallError, match="notebook") as raised:
+        cluster.show(secs=0.1)
+    assert "to_svg" in str(raised.value.hint)
