@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from squall_common.cluster.convert import to_assignment
 from squall_common.cluster.values import Assignment
 from squall_common.daemon.logs import get_logger
+from squall_common.security.actions import action
 from squall_thrift import storm
-from squall_thrift.serving.authorization import Call, permission
+from squall_thrift.serving.authorization import Call
 from squall_thrift.serving.throttle import Throttle
 
 log = get_logger(__name__)
@@ -29,7 +30,7 @@ class SupervisorService:
         self._sync = sync
         self._throttle = Throttle()
 
-    @permission("sendSupervisorAssignments")
+    @action("sendSupervisorAssignments")
     async def sendSupervisorAssignments(
         self, call: Call, assignments: storm.SupervisorAssignments | None
     ) -> None:
@@ -38,14 +39,14 @@ class SupervisorService:
             log.info("assignments_announced", peer=call.peer, left_out=left_out)
         self._sync()
 
-    @permission("getLocalAssignmentForStorm")
+    @action("getLocalAssignmentForStorm")
     async def getLocalAssignmentForStorm(self, call: Call, id: str | None) -> storm.Assignment:
         assignment = self._assignments().get(id or "")
         if assignment is None:
             raise storm.NotAliveException(msg=f"no topology {id!r} is assigned")
         return to_assignment(assignment)
 
-    @permission("sendSupervisorWorkerHeartbeat")
+    @action("sendSupervisorWorkerHeartbeat")
     async def sendSupervisorWorkerHeartbeat(
         self, call: Call, heartbeat: storm.SupervisorWorkerHeartbeat | None
     ) -> None:

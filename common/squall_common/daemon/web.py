@@ -31,6 +31,7 @@ from aiohttp import web
 from squall_common.daemon import fast_json
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
+from squall_common.security.actions import require_declared
 from squall_common.security.web_origin import host_error, page_error
 from squall_thrift import storm
 from squall_thrift.serving.authorization import Authorizer, Call, OpenAuthorizer
@@ -78,7 +79,8 @@ def error_response(status: int, error: str, message: str) -> web.Response:
 
 
 class WebServer:
-    """Serves some routes. Construction raises TypeError for a route without a permission; `start`
+    """Serves some routes. Construction raises TypeError for a route without a permission that
+    `squall_common.security.actions` knows; `start`
     raises SquallError when it cannot or must not listen there."""
 
     def __init__(
@@ -101,6 +103,7 @@ class WebServer:
         undeclared = [f"{route.method} {route.path}" for route in routes if not route.permission]
         if undeclared:
             raise TypeError(f"{name}: no permission is declared for {', '.join(undeclared)}")
+        require_declared(route.permission for route in routes)
         self._name = name
         self._host = host
         self._port = port

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from squall_common.security.actions import action
 from squall_drpc import batches
 from squall_drpc.requests import Failure, Outcome, Reason
 from squall_drpc.server.broker import BusyError, CallRefusedError, RequestBroker
 from squall_thrift import storm
 from squall_thrift.protocol.messages import ApplicationErrorType, ThriftApplicationError
-from squall_thrift.serving.authorization import Call, permission
+from squall_thrift.serving.authorization import Call
 
 _NOTHING = storm.DRPCRequest(func_args="", request_id="")
 _FAILED = Failure(Reason.FAILED_REQUEST, "Request failed")  # Storm's own text
@@ -21,7 +22,7 @@ class CallerService:
     def __init__(self, broker: RequestBroker) -> None:
         self._broker = broker
 
-    @permission("execute")
+    @action("execute")
     async def execute(
         self,
         call: Call,
@@ -42,7 +43,7 @@ class WorkerService:
     def __init__(self, broker: RequestBroker) -> None:
         self._broker = broker
 
-    @permission("fetchRequest")
+    @action("fetchRequest")
     async def fetchRequest(
         self,
         call: Call,
@@ -56,21 +57,21 @@ class WorkerService:
         [request] = batch.requests
         return storm.DRPCRequest(func_args=request.args, request_id=request.id)
 
-    @permission("result")
+    @action("result")
     async def result(self, call: Call, id: str | None, result: str | None) -> None:
         self._broker.settle(id or "", result or "")
 
-    @permission("failRequest")
+    @action("failRequest")
     async def failRequest(self, call: Call, id: str | None) -> None:
         self._broker.settle(id or "", _FAILED)
 
-    @permission("failRequest")
+    @action("failRequest")
     async def failRequestV2(
         self, call: Call, id: str | None, e: storm.DRPCExecutionException | None
     ) -> None:
         self._broker.settle(id or "", _FAILED if e is None else _failure(e.msg, e.type))
 
-    @permission("fetchRequest")
+    @action("fetchRequest")
     async def fetchRequests(
         self,
         call: Call,
@@ -93,7 +94,7 @@ class WorkerService:
             ],
         )
 
-    @permission("result")
+    @action("result")
     async def settleRequests(self, call: Call, settlements: Any) -> None:
         for settlement in settlements or ():
             outcome: Outcome

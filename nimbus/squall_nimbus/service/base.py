@@ -11,6 +11,7 @@ from squall_common.cluster.leader import NotLeaderError
 from squall_common.cluster.store import StoreError
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import InvalidTopologyError, SquallError
+from squall_common.security.actions import action
 from squall_nimbus.blobs.keys import KeyRefusedError
 from squall_nimbus.blobs.store import BlobExistsError, BlobNotFoundError
 from squall_nimbus.nimbus import Nimbus
@@ -19,7 +20,7 @@ from squall_nimbus.topologies.lifecycle_shell import TopologyNotAliveError
 from squall_nimbus.topologies.submit import TopologyAliveError
 from squall_thrift import storm
 from squall_thrift.protocol.messages import ApplicationErrorType, ThriftApplicationError
-from squall_thrift.serving.authorization import Call, permission
+from squall_thrift.serving.authorization import Call
 
 log = get_logger(__name__)
 
@@ -43,7 +44,7 @@ def operation(permission_name: str) -> Callable[[F], F]:
     """Declare a call and the permission that it needs, and translate its errors."""
 
     def declare(method: F) -> F:
-        @permission(permission_name)
+        @action(permission_name)
         @functools.wraps(method)
         async def call(*args: Any) -> Any:
             try:

@@ -50,7 +50,7 @@ class BlobCalls(Calls):
         if is_key_blob(key):
             raise storm.AuthorizationException(msg=f"blob {key} is for supervisors only")
 
-    @operation("fileDownload")
+    @operation("getTopologyKey")
     async def getTopologyKey(
         self, call: Call, topologyId: str | None, receiver: str | None
     ) -> bytes:

@@ -147,7 +147,7 @@ class LivenessCalls(Calls):
             await self.nimbus.reader.base(beat.storm_id)
         await self._heard(None, beat)
 
-    @operation("getTopologyInfo")
+    @operation("getWorkerHeartbeats")
     async def getWorkerHeartbeats(
         self, call: Call, topologyId: str | None
     ) -> list[storm.SupervisorWorkerHeartbeat]:

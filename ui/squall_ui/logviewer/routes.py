@@ -39,8 +39,8 @@ from squall_ui.logviewer.search import (
 )
 
 PREFIX = "/api/v1"
-_PERMISSION = "getTopologyInfo"
-_DAEMONS = "getNimbusConf"
+_PERMISSION = "readLogs"
+_DAEMONS = "readDaemonLogs"
 # Readers at once: uncompressing and searching take a core each.
 _AT_ONCE = 4
 _GREP_BYTES_MAX = 64 * 1024 * 1024

@@ -1,0 +1,194 @@
+"""The matrix: every Thrift method and every HTTP route, times everyone who may come.
+
+`matrix.txt` is the reviewed answer. `outsider` is a
+user that nimbus.users does not name; all others are named there, or are daemons.
+
+Rows are made from the interface and from the daemons' own
+tables of routes, so that a method or a route that is added has no row until somebody has decided
+about it. SQUALL_UPDATE_SNAPSHOTS=1 writes the file; review the difference.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from squall_common.cluster.values import Access
+from squall_common.daemon.web import Route, WebServer
+from squall_common.security.acl import (
+    ADMIN,
+    READ,
+    WRITE,
+    Blob,
+    ClusterAcl,
+    Function,
+    Members,
+    Node,
+    Object,
+    OwnToken,
+    Topology,
+    TopologyAcl,
+)
+from squall_common.security.actions import ACTIONS, Kind, action, require_declared
+from squall_common.security.authorize import Allowed, authorize
+from squall_common.security.identity import Channel, Principal, Role
+from squall_common.telemetry.page import DaemonMetrics
+from squall_drpc.server import http
+from squall_drpc.server.services import CallerService, WorkerService
+from squall_nimbus.service import NimbusService
+from squall_supervisor.service import SupervisorService
+from squall_thrift import storm
+from squall_thrift.serving.authorization import permission_of
+from squall_ui.logviewer.places import Places
+from squall_ui.logviewer.routes import LogRoutes
+from squall_ui.pages import shell
+from squall_ui.pages.logs import Logs
+from squall_ui.pages.streams import Streams
+from squall_ui.rest import api
+from squall_ui.rest.endpoints import Site
+from squall_ui.static_files import static_routes
+
+MATRIX = Path(__file__).parent / "matrix.txt"
+NOW = 1_700_000_000.0
+TOPOLOGY = "count-1-1700000000"
+
+
+def user(name: str, *groups: str) -> Principal:
+    return Principal(Role.USER, name, Channel.CERTIFICATE, frozenset(groups))
+
+
+# The columns.
+CALLERS: dict[str, Principal | None] = {
+    "stranger": None,
+    "outsider": user("eve"),
+    "other": user("frank"),
+    "reader": user("carol"),
+    "logs": user("dave"),
+    "owner": user("alice"),
+    "group": user("bob", "ops"),
+    "admin": user("root"),
+    "its-supervisor": Principal(Role.SUPERVISOR, "node-1", Channel.CERTIFICATE),
+    "a-supervisor": Principal(Role.SUPERVISOR, "node-2", Channel.CERTIFICATE),
+    "its-worker": Principal(
+        Role.WORKER, f"{TOPOLOGY}:6700", Channel.TOKEN, topology_id=TOPOLOGY, node="node-1"
+    ),
+    "a-worker": Principal(
+        Role.WORKER, "sum-2-1700000000:6700", Channel.TOKEN, topology_id="sum-2-1", node="node-2"
+    ),
+    "nimbus": Principal(Role.NIMBUS, "n2", Channel.CERTIFICATE),
+    "ui": Principal(Role.UI, "ui", Channel.CERTIFICATE),
+}
+ACLS = ClusterAcl(
+    admins=Members(frozenset({"root"})),
+    users=Members(frozenset({"alice", "bob", "carol", "dave", "frank"})),
+    logs=Members(frozenset({"dave"})),
+)
+ACL = TopologyAcl(
+    "alice",
+    writers=Members(groups=frozenset({"ops"})),
+    readers=Members(frozenset({"carol"})),
+    logs=Members(frozenset({"dave"})),
+)
+_BITS = {
+    "beginUpdateBlob": WRITE,
+    "deleteBlob": WRITE,
+    "setBlobMeta": ADMIN,
+    "updateBlobReplication": WRITE,
+}
+_FUNCTION = Function("f", Members(frozenset({"carol"})), Members(frozenset({"alice"})))
+
+
+def thing(name: str) -> Object:
+    """An object of the action's kind: of alice's, on node-1."""
+    match ACTIONS[name].kind:
+        case Kind.CLUSTER:
+            return None
+        case Kind.TOPOLOGY:
+            return Topology(TOPOLOGY, "count", ACL, frozenset({"node-1"}))
+        case Kind.BLOB:
+            acl = (Access(2, "alice", READ | WRITE | ADMIN), Access(2, "carol", READ))
+            return Blob("words", acl, _BITS.get(name, READ))
+        case Kind.NODE:
+            return Node("node-1")
+        case Kind.FUNCTION:
+            return _FUNCTION
+        case Kind.TOKEN:
+            return OwnToken("alice")
+
+
+HANDLERS: dict[str, tuple[Any, type]] = {
+    "Nimbus": (storm.Nimbus, NimbusService),
+    "Supervisor": (storm.Supervisor, SupervisorService),
+    "DistributedRPC": (storm.DistributedRPC, CallerService),
+    "DistributedRPCInvocations": (storm.DistributedRPCInvocations, WorkerService),
+}
+
+
+def routes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, list[Route]]:
+    """The table of routes of each HTTP daemon."""
+    drpc: list[Route] = []
+    monkeypatch.setattr(http, "WebServer", lambda given, **_: drpc.extend(given))
+    nothing: Any = None
+    http.DrpcHttp(nothing).server(host="", port=0, body_bytes_max=1, insecure=False)
+    site = Site(nothing)
+    return {
+        "ui": [
+            *api.routes(site),
+            *Streams(nothing, nothing).routes(),
+            *Logs(nothing, 8000).routes(),
+            *static_routes(),
+            *shell.routes(site),
+        ],
+        "logviewer": [*LogRoutes(Places([tmp_path], [tmp_path])).routes(), *static_routes()],
+        "drpc": drpc,
+        "metrics": [DaemonMetrics("test").route()],
+    }
+
+
+def rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
+    """The action of each method and route."""
+    found: dict[str, str] = {}
+    for service, (interface, handler) in HANDLERS.items():
+        for method in interface.methods:
+            found[f"{service}.{method}"] = str(permission_of(getattr(handler, method)))
+    for daemon, listed in routes(monkeypatch, tmp_path).items():
+        for route in listed:
+            found[f"{daemon} {route.method} {route.path}"] = route.permission
+    return found
+
+
+def test_every_method_and_route_has_its_reviewed_answers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = rows(monkeypatch, tmp_path)
+    wide = max(map(len, found))
+    lines = [f"{'':{wide}}  {'':32} {' '.join(CALLERS)}"]
+    for row, name in found.items():
+        cells = []
+        for column, caller in CALLERS.items():
+            decision = authorize(caller, name, thing(name), ACLS, NOW)
+            cells.append(f"{'yes' if isinstance(decision, Allowed) else '-':{len(column)}}")
+        lines.append(f"{row:{wide}}  {name:32} {' '.join(cells)}".rstrip())
+    text = "\n".join(lines) + "\n"
+    if os.environ.get("SQUALL_UPDATE_SNAPSHOTS"):
+        MATRIX.write_text(text)
+    assert text == MATRIX.read_text(), "see the docstring of this module"
+
+
+def test_an_undeclared_action_fails_at_the_start() -> None:
+    with pytest.raises(TypeError, match="flyToTheMoon"):
+        require_declared(["killTopology", "flyToTheMoon"])
+    with pytest.raises(TypeError, match="flyToTheMoon"):
+        action("flyToTheMoon")
+
+    async def handle(request: object) -> None: ...
+
+    with pytest.raises(TypeError, match="flyToTheMoon"):
+        WebServer([Route("GET", "/x", handle, "flyToTheMoon")], name="test")  # type: ignore[arg-type]
+
+
+def test_every_action_is_somebodys() -> None:
+    assert all(one.grants for one in ACTIONS.values())
