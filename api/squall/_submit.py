@@ -157,7 +157,8 @@ def _check(
     check_program_conf(conf or {}, where=where)
     merged = {**(conf or {}), **topology_part(session.overrides, mode=session.mode)}
     check_json(merged, where=where)
-    validate_conf(merged, where=where)
+    # Nimbus knows whether its cluster is secured, and refuses what it would not keep.
+    validate_conf(merged, where=where, secured=session.mode == "cluster")
     merged = read_conf(merged)
     validate_topology(topology, TopologyOptions.read(merged))
     for text in warnings_about(conf or {}, where=where):  # of -c, the command has warned

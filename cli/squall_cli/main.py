@@ -50,6 +50,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "drpc-client",
     ),
     "Files": ("blobstore",),
+    "Security": ("login", "token"),
     "Cluster on this machine": ("dev", "dev-zookeeper"),
     "Daemons": (
         "nimbus",

@@ -51,7 +51,8 @@ class Settings:
         from squall_common.config.load import parse_override, read_conf, validate_conf
 
         values = dict(parse_override(text) for text in self.overrides)
-        validate_conf(values, where="-c")
+        # Whether the cluster is secured stands in the site file, which load() looks at.
+        validate_conf(values, where="-c", secured=True)
         return read_conf(values)
 
 

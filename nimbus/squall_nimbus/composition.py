@@ -6,19 +6,22 @@ import asyncio
 import functools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from squall_common.client.nimbus import nimbus_credentials
 from squall_common.cluster.leader import Fence
 from squall_common.cluster.state import ClusterState
-from squall_common.config.options.typed import NimbusOptions
+from squall_common.config.options.typed import ClientOptions, NimbusOptions
 from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.clock import Clock, SystemClock
 from squall_common.daemon.logs import get_logger
 from squall_common.history.events import DaemonHistory
 from squall_common.history.settings import history_url
+from squall_common.security.access import OpenAccess
 from squall_common.security.sealing import Receiver
+from squall_nimbus.access.objects import Objects
 from squall_nimbus.blobs.blob_sessions import BlobSessions
 from squall_nimbus.blobs.disk_reserve import DiskReserve
 from squall_nimbus.blobs.peers import ThriftPeers
@@ -41,6 +44,9 @@ from squall_nimbus.topologies.user_changes import UserChanges
 from squall_nimbus.views.cluster_reader import ClusterReader
 from squall_nimbus.views.worker_metrics import WorkerMetrics
 
+if TYPE_CHECKING:
+    from squall_common.authentication.files import Trusted
+
 log = get_logger(__name__)
 
 
@@ -52,11 +58,13 @@ def build_nimbus(
     address: tuple[str, int],
     clock: Clock | None = None,
     peers: Peers | None = None,
+    trusted: Trusted | None = None,
 ) -> Nimbus:
     """Build a Nimbus on the running loop, without starting it. `conf` is the merged configuration,
     which topologies get below their own and clients may ask for, and `options` what Nimbus reads of
     it; `address` is the host and port under which others reach it; `peers` are the other Nimbus
-    nodes, reached over Thrift unless a test says otherwise."""
+    nodes, reached over Thrift unless a test says otherwise; `trusted` is the root of trust of a
+    secured cluster."""
     host, port = address
     clock = clock or SystemClock()
     # Others, and topologies, get the address that this Nimbus really has.
@@ -81,7 +89,7 @@ def build_nimbus(
         session_timeout_secs=options.storm_zookeeper_session_timeout / 1000,
     )
     heartbeats = Heartbeats(monitor)
-    peers = peers or ThriftPeers()
+    peers = peers or ThriftPeers(nimbus_credentials(ClientOptions.read(conf)))
     worker_beats = WorkerBeats(state, heartbeats, leader_elector, peers, clock=clock)
     finished = FinishedTopologies(
         local / "nimbus" / "history.json",
@@ -174,7 +182,18 @@ def build_nimbus(
         record_event=history.record_event,
         submitting=submitting,
     )
+    secured = None
+    if trusted is not None:
+        # Imported only where a cluster is secured: it takes some 40 ms.
+        from squall_nimbus.access.secured import secure
+
+        secured = secure(trusted, options, state, fence=leader_elector.require, clock=clock)
     return Nimbus(
+        objects=Objects(state, topology_store),
+        access=OpenAccess() if secured is None else secured.access,
+        tokens=None if secured is None else secured.tokens,
+        authenticator=None if secured is None else secured.authenticator,
+        close_audit=(lambda: None) if secured is None else secured.close,
         options=options,
         conf=conf,
         state=state,

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from squall_common.authentication.latch import require_role
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import StoreError
 from squall_common.config.load import warn_of_ignored
@@ -32,6 +33,7 @@ from squall_common.daemon.run import (
     watch_loop,
 )
 from squall_common.errors import SquallError
+from squall_common.security.identity import Role
 from squall_nimbus.composition import build_nimbus
 from squall_nimbus.service import NimbusService
 from squall_nimbus.service.limits import LIMITS
@@ -165,7 +167,8 @@ async def _serve(
     metrics: DaemonMetrics | None,
 ) -> int:
     host, bind = reachable_host(options), options.storm_bind_host
-    nimbus = build_nimbus(options, conf, state, address=(host, port))
+    trusted = require_role(options, Role.NIMBUS, options.storm_local_dir)
+    nimbus = build_nimbus(options, conf, state, address=(host, port), trusted=trusted)
     server = ThriftServer(
         storm.Nimbus,
         NimbusService(nimbus),
@@ -173,6 +176,8 @@ async def _serve(
         port=port,
         frame_bytes_max=options.nimbus_thrift_max_buffer_size,
         insecure=options.storm_security_insecure,
+        authorizer=nimbus.access,
+        authenticator=nimbus.authenticator,
         limits=LIMITS,
         observe=None if metrics is None else metrics.observe_call,
     )

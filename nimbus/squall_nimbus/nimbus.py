@@ -6,7 +6,7 @@ import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from squall_common.cluster.leader import Fence, Leadership, NotLeaderError
 from squall_common.cluster.state import ClusterState
@@ -18,7 +18,9 @@ from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
 from squall_common.history.events import EXPIRE_EVERY_SECS, DaemonHistory
+from squall_common.security.access import Access
 from squall_common.security.sealing import Receiver
+from squall_nimbus.access.objects import Objects
 from squall_nimbus.blobs.blob_sessions import BlobSessions
 from squall_nimbus.blobs.replication import Replication
 from squall_nimbus.blobs.store import BlobNotFoundError, BlobStore
@@ -37,6 +39,10 @@ from squall_nimbus.topologies.user_changes import UserChanges
 from squall_nimbus.views.cluster_reader import ClusterReader
 from squall_nimbus.views.worker_metrics import WorkerMetrics
 
+if TYPE_CHECKING:
+    from squall_common.authentication.authenticator import PeerAuthenticator
+    from squall_nimbus.access.tokens import Tokens
+
 log = get_logger(__name__)
 
 # The version that clients see. It must parse as a PEP 440 version and show that
@@ -45,6 +51,8 @@ log = get_logger(__name__)
 STORM_VERSION = "2.8.0"
 # A supervisor that goes away is checked again when its heartbeats may have become too old.
 _SETTLE_SECS = 0.2
+# How often a Nimbus looks at what was revoked.
+_TOKENS_SECS = 10.0
 # How long a new leader waits for blobs that it lacks before it begins.
 _SYNC_PATIENCE_SECS = 2.0
 
@@ -83,6 +91,12 @@ class Nimbus:
     leader_elector: LeaderElector
     reader: ClusterReader
     user_changes: UserChanges
+    objects: Objects
+    access: Access
+    # Of a secured cluster; None in an open one.
+    tokens: Tokens | None = None
+    authenticator: PeerAuthenticator | None = None
+    close_audit: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         self.started_at = int(self.clock.time())
@@ -95,6 +109,10 @@ class Nimbus:
         self.topology_store.open()
         self.inbox.open()
         self.finished.open()
+        if self.tokens is not None:
+            self.tokens.open()
+            await self._refresh_tokens()
+            self.tasks.every("tokens", _TOKENS_SECS, self._refresh_tokens)
         self.monitor.session_timeout_secs = self.state.store.session_timeout_secs
         self.state.store.add_listener(self._connection_changed)
         await self._announce()
@@ -119,6 +137,7 @@ class Nimbus:
         await self.history.close()
         self.blob_sessions.close()
         self.inbox.close()
+        self.close_audit()
 
     async def fence(self) -> Fence:
         """Return the right to write as the leader. Raises NotTheLeaderError."""
@@ -195,6 +214,13 @@ class Nimbus:
         # inactive at this moment (no request has been answered yet) may continue.
         self.monitor.resume(self.clock.monotonic())
         self.wake.set()
+
+    async def _refresh_tokens(self) -> None:
+        assert self.tokens is not None
+        try:
+            await self.tokens.refresh()
+        except StoreError as error:  # what it knows still counts
+            log.info("token_register_not_read", error=error)
 
     # Loops
 

@@ -21,6 +21,7 @@ from squall_common.errors import ConfigError, SquallError
 from squall_supervisor.composition import build_supervisor
 from squall_supervisor.node.lock import NodeLock
 from squall_supervisor.node.root import root_warning
+from squall_supervisor.node.secured import SecuredServer, secured_conf
 from squall_supervisor.settings import SupervisorSettings
 from squall_supervisor.supervisor import Supervisor
 from squall_thrift.serving.server import InsecureListenerError, ThriftServer
@@ -63,10 +64,13 @@ async def _supervise(conf: Mapping[str, Any]) -> int:
     stop = stop_signals()
     log.info("supervisor_starting", pid=os.getpid(), local_dir=local_dir(conf))
     options = SupervisorOptions.read(conf)
+    conf, trusted = secured_conf(conf, options)
+    secured = None if trusted is None else SecuredServer(trusted, options)
+    make_server = ThriftServer if secured is None else secured.make
     metrics_port, metrics, web, reporters = options.supervisor_metrics_port, None, None, None
     try:
         if metrics_port is None and not _has_reporters(options):
-            supervisor = await build_supervisor(conf)
+            supervisor = await build_supervisor(conf, server=make_server)
         else:
             # Imported only when they are wanted: they take some 30 ms.
             from squall_common.telemetry.page import DaemonMetrics
@@ -75,7 +79,7 @@ async def _supervise(conf: Mapping[str, Any]) -> int:
 
             metrics, cluster = DaemonMetrics("supervisor"), ClusterState.of(options)
             metrics.follow(cluster.store)
-            observed = functools.partial(ThriftServer, observe=metrics.observe_call)
+            observed = functools.partial(make_server, observe=metrics.observe_call)
             supervisor = await build_supervisor(conf, cluster=cluster, server=observed)
             show_supervisor(metrics, supervisor, supervisor.settings)
             if metrics_port is not None:
@@ -93,6 +97,8 @@ async def _supervise(conf: Mapping[str, Any]) -> int:
                 log_dir=options.storm_log_dir,
             )
             reporters.start()
+        if secured is not None:
+            secured.start()
     except InsecureListenerError as error:
         raise ConfigError(str(error)) from error
     except OSError as error:
@@ -120,6 +126,8 @@ async def _supervise(conf: Mapping[str, Any]) -> int:
         if web is not None:
             await web.stop()
         await supervisor.close()
+        if secured is not None:
+            await secured.close()
         log.info("supervisor_stopped", status=status)
     return status
 

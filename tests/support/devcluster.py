@@ -143,6 +143,7 @@ class DevCluster:
         overrides: Sequence[str] = (),
         python: str = sys.executable,
         env: Mapping[str, str] | None = None,
+        secure: bool = False,
     ) -> Iterator[DevCluster]:
         """Start a cluster on free ports, and end it with the block. Fails when it leaves a
         process, or ends with another status than 0."""
@@ -153,6 +154,7 @@ class DevCluster:
             overrides=overrides,
             python=python,
             env=env,
+            secure=secure,
         )
         try:
             yield cluster
@@ -178,9 +180,11 @@ class DevCluster:
         overrides: Sequence[str] = (),
         python: str = sys.executable,
         env: Mapping[str, str] | None = None,
+        secure: bool = False,
     ) -> DevCluster:
         data_dir.mkdir(parents=True, exist_ok=True)
         options = [word for override in overrides for word in ("-c", override)]
+        options += ["--secure"] if secure else []
         with (data_dir / "storm-dev.err").open("ab") as messages:
             process = subprocess.Popen(
                 [

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from squall_common.authentication.latch import require_role
 from squall_common.cluster.state import ClusterState, UndecodedBeat
 from squall_common.cluster.stores.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.values import BlobMeta, ExecutorStats, SupervisorInfo, WorkerHeartbeat
@@ -21,6 +22,7 @@ from squall_common.config.load import default_conf
 from squall_common.config.options.typed import NimbusOptions
 from squall_common.daemon.clock import Clock
 from squall_common.packaging.platforms import META_KEY
+from squall_common.security.identity import Role
 from squall_common.topology.model import Executor, WorkerSlot
 from squall_nimbus.blobs.peers import undecoded_beats
 from squall_nimbus.blobs.replication import PeerError
@@ -155,13 +157,15 @@ class LocalNimbus:
 
     async def __aenter__(self) -> Self:
         await self.state.start()
+        options = NimbusOptions.read(self.conf)
         self.nimbus = build_nimbus(
-            NimbusOptions.read(self.conf),
+            options,
             self.conf,
             self.state,
             address=("127.0.0.1", self.port),
             clock=self.clock,
             peers=self.peers,
+            trusted=require_role(options, Role.NIMBUS, options.storm_local_dir),
         )
         self.service = NimbusService(self.nimbus)
         if self.peers is not None:

@@ -7,6 +7,7 @@ async with ThriftClient(storm.Nimbus, "127.0.0.1", 6627) as nimbus:
 
 import asyncio
 import contextlib
+import ssl
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,6 +18,7 @@ from squall_thrift.protocol.messages import (
     MessageType,
     ThriftApplicationError,
 )
+from squall_thrift.serving.authentication import Credentials, RefusedError, prove_client
 from squall_thrift.serving.off_loop import LARGE_BYTES, off_loop_if
 from squall_thrift.wire import ProtocolError
 
@@ -48,13 +50,16 @@ class ThriftClient:
         timeout_secs: float = 30.0,
         frame_bytes_max: int = frames.FRAME_BYTES_MAX,
         connect_timeout_secs: float = 5.0,
+        credentials: Credentials | None = None,
     ) -> None:
+        """With `credentials`, speak TLS and prove who calls; they are never sent in the clear."""
         self._service = service
         self._host = host
         self._port = port
         self._timeout_secs = timeout_secs
         self._frame_bytes_max = frame_bytes_max
         self._connect_timeout_secs = connect_timeout_secs
+        self._credentials = credentials
         self._sequence_id = 0
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._lock = asyncio.Lock()
@@ -81,7 +86,13 @@ class ThriftClient:
         await self.close()
         try:
             async with asyncio.timeout(self._connect_timeout_secs):
-                streams = await asyncio.open_connection(self._host, self._port)
+                streams = await self._open()
+        except RefusedError as error:
+            raise self._error(str(error), sent=False) from error
+        except (asyncio.IncompleteReadError, ConnectionResetError, ssl.SSLError) as error:
+            raise self._error(self._why(error), sent=False) from error
+        except frames.FrameError as error:
+            raise self._error(str(error), sent=False) from error
         except TimeoutError:
             raise self._error(
                 f"no connection within {self._connect_timeout_secs:g} s", sent=False
@@ -91,6 +102,33 @@ class ThriftClient:
         streams[1].transport.set_write_buffer_limits(high=0)
         self._streams = streams
         self._sequence_id = 0
+
+    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        credentials = self._credentials
+        if credentials is None:
+            return await asyncio.open_connection(self._host, self._port)
+        reader, writer = await asyncio.open_connection(
+            self._host, self._port, ssl=credentials.context
+        )
+        try:
+            await prove_client(reader, writer, credentials)
+        except BaseException:
+            writer.transport.abort()
+            raise
+        return reader, writer
+
+    def _why(self, error: Exception) -> str:
+        """Why a connection was not opened, for the person who wants one."""
+        if self._credentials is None:
+            return f"cannot connect: {error}"
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return f"its certificate is not accepted: {error.verify_message}"
+        if isinstance(error, ssl.SSLError) and error.reason in ("WRONG_VERSION_NUMBER", None):
+            return "it does not speak TLS: is that cluster secured?"
+        return (
+            "it closed the connection before it had accepted the certificate or the token: "
+            "its log says why"
+        )
 
     async def close(self) -> None:
         """Close the connection; a call in progress fails."""

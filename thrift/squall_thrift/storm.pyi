@@ -1289,6 +1289,25 @@ class DRPCRequest:
         request_id: str,
     ) -> None: ...
 
+class TokenInfo:
+    id: str | None
+    user: str | None
+    issued: int | None
+    expires: int | None
+    label: str | None
+    actions: list[str] | None
+    topologies: list[str] | None
+    def __init__(
+        self,
+        id: str | None = ...,
+        user: str | None = ...,
+        issued: int | None = ...,
+        expires: int | None = ...,
+        label: str | None = ...,
+        actions: list[str] | None = ...,
+        topologies: list[str] | None = ...,
+    ) -> None: ...
+
 class HBPulse:
     id: str
     details: bytes | None

@@ -874,6 +874,18 @@ enum HBServerMessageType {
     NOT_AUTHORIZED,
 }
 
+// Squall's own: a token (docs/security.md). Times are seconds since the epoch. Lists that are not set
+// limit nothing.
+struct TokenInfo {
+    1: optional string id;
+    2: optional string user;
+    3: optional i64 issued;
+    4: optional i64 expires;
+    5: optional string label;
+    6: optional list<string> actions;
+    7: optional list<string> topologies;
+}
+
 struct HBPulse {
     1: required string id;
     2: binary details;
@@ -1038,6 +1050,16 @@ service Nimbus {
     // ("supervisor/ID" or "nimbus/HOST:PORT"), which alone can open it.
     binary getTopologyKey(1: string topologyId, 2: string receiver)
         throws (1: AuthorizationException e1, 2: KeyNotFoundException e2);
+    // Squall's own: tokens. The caller's own user, if none is named; revokeTokens ends all that a
+    // user has.
+    string createToken(1: string user, 2: i64 lifetimeSecs, 3: string label, 4: list<string> actions, 5: list<string> topologies)
+        throws (1: AuthorizationException e1);
+    list<TokenInfo> listTokens(1: string user)
+        throws (1: AuthorizationException e1);
+    void revokeToken(1: string id)
+        throws (1: AuthorizationException e1);
+    void revokeTokens(1: string user)
+        throws (1: AuthorizationException e1);
 }
 
 service Supervisor {

@@ -5,6 +5,7 @@ It needs no Nimbus to start: while there is none, its pages say so.
 
 from __future__ import annotations
 
+from squall_common.authentication.latch import refuse_secured
 from squall_common.config.options.typed import ClientOptions, UiOptions
 from squall_common.daemon.web import WebServer
 from squall_common.security.web_origin import known_hosts
@@ -33,6 +34,7 @@ class UiServer:
     """The listener and what its routes share."""
 
     def __init__(self, options: UiOptions, client: ClientOptions) -> None:
+        refuse_secured(options, "the UI")
         self.nimbus = NimbusGateway(client)
         self.site = Site(
             self.nimbus,

@@ -11,6 +11,7 @@ import click
 from squall_cli.cluster.nimbus import call_nimbus
 from squall_cli.options import Settings, json_option, settings_options
 from squall_cli.output import print_json, printable, say
+from squall_cli.secure.ca_commands import ca
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
 @click.group("admin")
 def command() -> None:
-    """Look into the state of a cluster, and repair it."""
+    """Look into the state of a cluster, and repair it; make certificates."""
+
+
+command.add_command(ca)
 
 
 def _check_name(_ctx: click.Context, _param: click.Parameter, value: str) -> str:

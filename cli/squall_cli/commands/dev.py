@@ -47,6 +47,12 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Use free ports instead of 2181, 6627, 3772 to 3774, 8000, 8080 and 6700 on.",
 )
+@click.option(
+    "--secure",
+    is_flag=True,
+    help="Make a CA, certificates and a token for you: only who proves who it is may call Nimbus. "
+    "Without DRPC, UI and logviewer.",
+)
 @click.option("--open", "opens", is_flag=True, help="Open the web UI in a browser.")
 @json_option
 @settings_options
@@ -56,6 +62,7 @@ def command(
     supervisors: int,
     slots: int,
     free_ports: bool,
+    secure: bool,
     opens: bool,
     as_json: bool,
 ) -> int:
@@ -72,6 +79,8 @@ def command(
     from squall_common.daemon.ports import free_ports as choose_free_ports
     from squall_common.daemon.ports import port_is_free
 
+    if secure and opens:
+        raise click.UsageError("--open needs the UI, which does not run with --secure yet")
     hold_standard_streams()
     plan = make_plan(
         data_dir=(data_dir or default_data_dir()).absolute(),
@@ -81,6 +90,7 @@ def command(
         is_free=port_is_free,
         site_conf=Settings(settings.config_file).load(daemon=True),
         overrides=settings.parsed_overrides(),
+        secure=secure,
     )
     check_ports(plan, port_is_free)
     return asyncio.run(_run(plan, as_json=as_json, opens=opens))

@@ -22,6 +22,7 @@ from squall_cli.dev import guardian
 from squall_cli.dev.plan import DevPlan, SupervisorPlan
 from squall_cli.dev.process import KeptProcess, describe_status, open_output
 from squall_cli.dev.ready import registered_supervisors, wait_listening, wait_nimbus, wait_zookeeper
+from squall_common.client.nimbus import nimbus_credentials
 from squall_common.daemon.files import write_atomic
 from squall_common.daemon.ports import LOOPBACK
 from squall_common.daemon.run import CONF_VARIABLE
@@ -176,6 +177,10 @@ class DevCluster:
                 stderr=output,
                 start_new_session=True,
             )
+        if plan.secure:
+            from squall_cli.dev.secure import make_identities
+
+            await asyncio.to_thread(make_identities, plan)
         argv = DevZooKeeper(plan.folder("zookeeper"), port=plan.zookeeper_port).prepare()
         self._zookeeper = self._keep("zookeeper", argv, {})
         await self._bounded(self._bring_up())
@@ -207,6 +212,14 @@ class DevCluster:
                 supervisor.name, "squall_supervisor", conf
             )
         self._supervisor_ids = await registered_supervisors(plan)
+        known = {supervisor_id for supervisor_id, _ in self._supervisor_ids.values()}
+        if plan.secure:
+            # The DRPC server, the UI and the logviewer do not authenticate their callers yet.
+            from squall_cli.dev.secure import make_token, user_options
+
+            await wait_nimbus(plan.nimbus_port, known, nimbus_credentials(user_options(plan)))
+            await asyncio.to_thread(make_token, plan)
+            return
         self._drpc = self._keep_daemon("drpc", "squall_drpc", plan.drpc_conf())
         self._logviewer = self._keep_daemon(
             "logviewer", "squall_ui.logviewer", plan.logviewer_conf()
@@ -215,7 +228,7 @@ class DevCluster:
         await wait_listening(plan.drpc.http_port)  # the last that it opens
         await wait_listening(plan.web.logviewer)
         await wait_listening(plan.web.ui)
-        await wait_nimbus(plan.nimbus_port, {sid for sid, _ in self._supervisor_ids.values()})
+        await wait_nimbus(plan.nimbus_port, known)
 
     async def _bounded(self, bring_up: Coroutine[Any, Any, None]) -> None:
         """Run it until it is done, a daemon has exited too often, or the time is up."""

@@ -3,6 +3,7 @@ configuration of each daemon."""
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -41,6 +42,10 @@ _DECIDED_HERE = {
     "ui.port": "--free-ports",
     "logviewer.port": "--free-ports",
     "logviewer.log.dirs": None,
+    "storm.security.ca": "--secure",
+    "storm.security.certificate": "--secure",
+    "storm.security.key": "--secure",
+    "storm.security.token.file": "--secure",
 }
 
 
@@ -92,6 +97,7 @@ class DevPlan:
     supervisors: tuple[SupervisorPlan, ...]
     site_conf: Mapping[str, Any] = field(default_factory=dict)  # defaults and site file
     overrides: Mapping[str, Any] = field(default_factory=dict)  # -c, which wins over this plan
+    secure: bool = False  # with a CA, certificates and a token; see `secure`
 
     @property
     def logs(self) -> Path:
@@ -101,6 +107,24 @@ class DevPlan:
     def conf_file(self) -> Path:
         """A storm.yaml through which other commands reach this cluster."""
         return self.data_dir / "storm.yaml"
+
+    @property
+    def security(self) -> Path:
+        """The CA, certificates and keys of a secured cluster."""
+        return self.data_dir / "security"
+
+    @property
+    def token_file(self) -> Path:
+        """The token of whoever runs a secured cluster."""
+        return self.security / "token"
+
+    def identity(self, role: str, name: str) -> dict[str, Any]:
+        """The keys by which a process of a secured cluster proves who it is."""
+        stem = self.security / f"{role}-{name}"
+        return {
+            "storm.security.certificate": f"{stem}.pem",
+            "storm.security.key": f"{stem}.key",
+        }
 
     @property
     def state_file(self) -> Path:
@@ -147,12 +171,28 @@ class DevPlan:
             "storm.log.dir": str(self.logs),
             "storm.history.dir": ClientOptions.read(self.site_conf).storm_history_dir
             or str(self.folder("history")),
+            **self._trust(),
             **self.overrides,
+        }
+
+    def _trust(self) -> dict[str, Any]:
+        if not self.secure:
+            return {}
+        return {
+            "storm.security.ca": str(self.security / "ca" / "ca.pem"),
+            "storm.security.token.file": str(self.token_file),
         }
 
     def nimbus_conf(self) -> dict[str, Any]:
         """The whole configuration of Nimbus."""
-        return self._daemon_conf("nimbus", {})
+        own: dict[str, Any] = {}
+        if self.secure:
+            own = {
+                "nimbus.admins": [getpass.getuser()],
+                "storm.security.revoked": str(self.security / "ca" / "revoked.jws"),
+                **self.identity("nimbus", "nimbus"),
+            }
+        return self._daemon_conf("nimbus", own)
 
     def drpc_conf(self) -> dict[str, Any]:
         """The whole configuration of the DRPC server."""
@@ -171,8 +211,22 @@ class DevPlan:
         """The whole configuration of one supervisor; its Thrift port is any free one."""
         return self._daemon_conf(
             supervisor.name,
-            {"supervisor.slots.ports": list(supervisor.slots), "supervisor.thrift.port": 0},
+            {
+                "supervisor.slots.ports": list(supervisor.slots),
+                "supervisor.thrift.port": 0,
+                **self._supervisor_identity(supervisor),
+            },
         )
+
+    def _supervisor_identity(self, supervisor: SupervisorPlan) -> dict[str, Any]:
+        if not self.secure:
+            return {}
+        return {
+            # All of it is one person's.
+            "supervisor.workers.share.user": True,
+            "storm.security.revoked": str(self.security / "ca" / "revoked.jws"),
+            **self.identity("supervisor", supervisor.name),
+        }
 
     def _daemon_conf(self, name: str, own: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -196,10 +250,16 @@ def make_plan(
     is_free: Callable[[int], bool],
     site_conf: Mapping[str, Any],
     overrides: Mapping[str, Any],
+    secure: bool = False,
 ) -> DevPlan:
     """Choose the ports: Storm's usual ones, or free ones taken from `free_ports`; those of the last
     cluster in this folder if they are still free, so that its topologies find their slots again.
     Raises ConfigError for an override of a key that is decided here."""
+    if (data_dir / "security" / "ca").exists() and not secure:
+        raise ConfigError(
+            f"the cluster in {data_dir} is a secured one",
+            hint="Start it with --secure, or choose another folder with --data-dir.",
+        )
     for key in overrides:
         if key in _DECIDED_HERE:
             option = _DECIDED_HERE[key]
@@ -230,6 +290,7 @@ def make_plan(
         ),
         site_conf=site_conf,
         overrides=overrides,
+        secure=secure,
     )
 
 

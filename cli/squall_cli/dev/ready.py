@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from squall_cli.dev.plan import DevPlan
 from squall_common.daemon.ports import LOOPBACK
+
+if TYPE_CHECKING:
+    from squall_thrift.serving.authentication import Credentials
 
 _POLL_SECS = 0.05
 
@@ -66,14 +70,18 @@ async def registered_supervisors(plan: DevPlan) -> dict[int, tuple[str, int | No
         await state.close()
 
 
-async def wait_nimbus(port: int, supervisor_ids: set[str]) -> None:
+async def wait_nimbus(
+    port: int, supervisor_ids: set[str], credentials: Credentials | None = None
+) -> None:
     """Wait until Nimbus leads and knows these supervisors."""
     from squall_thrift import storm
     from squall_thrift.client import ThriftApplicationError, ThriftClient, ThriftTransportError
 
     while True:
         try:
-            async with ThriftClient(storm.Nimbus, LOOPBACK, port, timeout_secs=5.0) as client:
+            async with ThriftClient(
+                storm.Nimbus, LOOPBACK, port, timeout_secs=5.0, credentials=credentials
+            ) as client:
                 cluster = await client.call("getClusterInfo")
         except (ThriftTransportError, ThriftApplicationError):
             cluster = None

@@ -17,7 +17,8 @@ def print_report(plan: DevPlan, state: dict[str, Any]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("PART", "ADDRESS", "PROCESS", "LOG"):
         table.add_column(column, no_wrap=column != "LOG", overflow="fold")
-    for name in ("zookeeper", "nimbus", "drpc", "ui", "logviewer"):
+    web = () if plan.secure else ("drpc", "ui", "logviewer")
+    for name in ("zookeeper", "nimbus", *web):
         part = state[name]
         log = plan.logs / ("zookeeper.out" if name == "zookeeper" else f"{name}.log")
         table.add_row(name, f"{part['host']}:{part['port']}", str(part["pid"]), str(log))
@@ -30,12 +31,22 @@ def print_report(plan: DevPlan, state: dict[str, Any]) -> None:
     out.print()
     out.print(table)
     out.print()
-    out.print(f"Web UI          {ui_address(state)}")
+    if not plan.secure:
+        out.print(f"Web UI          {ui_address(state)}")
     out.print(
         f"Workers log to  {plan.logs}/supervisor-N/workers-artifacts/TOPOLOGY/PORT/worker.log"
     )
-    out.print(f"DRPC over HTTP  http://{LOOPBACK}:{plan.drpc.http_port}/drpc/FUNCTION/ARGUMENTS")
+    if not plan.secure:
+        out.print(
+            f"DRPC over HTTP  http://{LOOPBACK}:{plan.drpc.http_port}/drpc/FUNCTION/ARGUMENTS"
+        )
     out.print(f"Configuration   {plan.conf_file}")
+    if plan.secure:
+        out.print(f"Certificates    {plan.security}")
+        out.print(f"Your token      {plan.token_file} (for 12 hours; then storm login)")
+        out.print(
+            "DRPC, the UI and the logviewer do not run: they cannot authenticate callers yet."
+        )
     out.print()
     out.print("In another terminal:")
     out.print(f"  export STORM_CONF_DIR={plan.data_dir}")

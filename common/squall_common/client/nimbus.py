@@ -25,6 +25,7 @@ from squall_common.daemon.logs import get_logger
 from squall_common.errors import NimbusConnectionError, NimbusError
 from squall_thrift import storm
 from squall_thrift.client import ThriftApplicationError, ThriftClient, ThriftTransportError
+from squall_thrift.serving.authentication import Credentials
 from squall_thrift.wire import EncodeError
 
 log = get_logger(__name__)
@@ -65,9 +66,10 @@ class NimbusClient:
         longest_secs = options.storm_nimbus_retry_intervalceiling_millis / 1000
         attempts = options.storm_nimbus_retry_times + 1
         timeout_secs = options.storm_thrift_socket_timeout_ms / 1000
+        credentials = nimbus_credentials(options)
 
         async def ask(address: Address) -> tuple[ThriftClient, Address]:
-            return await _open_and_ask(*address, timeout_secs)
+            return await _open_and_ask(*address, timeout_secs, credentials)
 
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -149,7 +151,19 @@ def _not_found(error: NoLeaderError) -> NimbusError:
     )
 
 
-async def _open(host: str, port: int, timeout_secs: float) -> ThriftClient:
+def nimbus_credentials(options: ClientOptions) -> Credentials | None:
+    """What the client proves who it is with; None in an open cluster. Raises ConfigError."""
+    if options.storm_security_ca is None and options.storm_do_as_user is None:
+        return None
+    # Imported only where a cluster is secured: it takes some 40 ms.
+    from squall_common.authentication.credentials import credentials_of
+
+    return credentials_of(options)
+
+
+async def _open(
+    host: str, port: int, timeout_secs: float, credentials: Credentials | None
+) -> ThriftClient:
     client = ThriftClient(
         storm.Nimbus,
         host,
@@ -157,6 +171,7 @@ async def _open(host: str, port: int, timeout_secs: float) -> ThriftClient:
         timeout_secs=timeout_secs,
         connect_timeout_secs=_CONNECT_TIMEOUT_SECS,
         frame_bytes_max=_REPLY_BYTES_MAX,
+        credentials=credentials,
     )
     try:
         await client.connect()
@@ -166,10 +181,10 @@ async def _open(host: str, port: int, timeout_secs: float) -> ThriftClient:
 
 
 async def _open_and_ask(
-    host: str, port: int, timeout_secs: float
+    host: str, port: int, timeout_secs: float, credentials: Credentials | None
 ) -> tuple[ThriftClient, tuple[str, int]]:
     """A connection, and who leads as the one at its other end says. Raises UnreachableError."""
-    client = await _open(host, port, timeout_secs)
+    client = await _open(host, port, timeout_secs, credentials)
     try:
         leader: storm.NimbusSummary = await client.call(
             "getLeader", timeout_secs=min(_LEADER_TIMEOUT_SECS, timeout_secs)

@@ -51,6 +51,9 @@ OF_TOPOLOGY = (
 )
 
 
+TOKEN_REGISTER = "/security/tokens"
+
+
 def storm(topology_id: str) -> str:
     return f"{STORMS}/{topology_id}"
 

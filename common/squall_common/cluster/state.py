@@ -478,6 +478,18 @@ class ClusterState:
         value = codec.encode_credentials(credentials)
         await self._put(paths.credentials(topology_id), value, guard)
 
+    async def token_register(self) -> bytes | None:
+        """The signed register of tokens, as it is; None if there is none. Raises StoreError."""
+        try:
+            return (await self.store.get(paths.TOKEN_REGISTER))[0]
+        except NoNodeError:
+            return None
+
+    async def put_token_register(self, text: bytes, *, guard: Guard | None = None) -> None:
+        """Replace it. Raises StoreError."""
+        await self._ensure(paths.TOKEN_REGISTER.rpartition("/")[0], guard)
+        await self._put(paths.TOKEN_REGISTER, text, guard)
+
     async def log_config(self, topology_id: str, watch: Watcher | None = None) -> LogConfig | None:
         found = await self._read(paths.logconfig(topology_id), codec.decode_log_config, watch)
         return None if found is None else found[0]

@@ -38,6 +38,15 @@ log = get_logger(__name__)
 _SITE_FILE = "storm.yaml"
 
 
+_SECURITY_FILES = (
+    "storm.security.ca",
+    "storm.security.certificate",
+    "storm.security.key",
+    "storm.security.revoked",
+    "storm.security.token.file",
+)
+
+
 def default_conf() -> dict[str, Any]:
     """The defaults."""
     return {key: copy.copy(option.default) for key, option in OPTIONS.items()}
@@ -67,13 +76,14 @@ def load_conf(
     given = (
         dict(overrides) if isinstance(overrides, Mapping) else dict(map(parse_override, overrides))
     )
+    secured = bool({**site, **given}.get("storm.security.ca"))
     for values, source in ((site, where), (given, "-c")):
-        validate_conf(values, where=source)
+        validate_conf(values, where=source, secured=secured)
         for text in warnings_about(values, where=source):
             warn(text)
         conf.update(read_conf(values))
     # A daemon's children run elsewhere: what is relative is so to where the command was given.
-    for key in ("storm.local.dir", "storm.log.dir"):
+    for key in ("storm.local.dir", "storm.log.dir", *_SECURITY_FILES):
         if conf[key] is not None:
             conf[key] = os.path.abspath(os.path.expanduser(conf[key]))
     history = conf["storm.history.dir"]
@@ -158,14 +168,20 @@ def parse_override(text: str) -> tuple[str, Any]:
     return key, parsed
 
 
-def validate_conf(conf: Mapping[str, Any], *, where: str = "configuration") -> None:
+def validate_conf(
+    conf: Mapping[str, Any], *, where: str = "configuration", secured: bool = False
+) -> None:
     """Check the type and range of every known key; unknown keys may be anything. Raises ConfigError
     that lists all that is wrong: key, value, and what is expected. `where` begins each line.
 
-    A key of Storm's that asks for protection which Squall does not give is wrong as well.
+    A key of Storm's that asks for protection which Squall does not give, or not in this cluster
+    (which is `secured` or not), is wrong as well.
     """
     # Their values may be secrets: they are not shown.
-    refused = [f"{where}: {key} is refused: {reason}" for key, reason in refused_keys(conf).items()]
+    refused = [
+        f"{where}: {key} is refused: {reason}"
+        for key, reason in refused_keys(conf, secured=secured).items()
+    ]
     problems = refused + [f"{where}: {problem}" for problem in mapping_problems(conf)]
     for key, value in conf.items():
         kind = SCHEMA.get(key)
@@ -217,7 +233,8 @@ def normalize_topology_conf(
 
     Raises ConfigError when a value is of the wrong type, or components contradict each other.
     """
-    validate_conf(user_conf, where="topology conf")
+    secured = bool(nimbus_conf.get("storm.security.ca"))
+    validate_conf(user_conf, where="topology conf", secured=secured)
     check_json(user_conf, where="topology conf")
     conf = stored_conf(nimbus_conf)
     conf.update(read_conf(without_made_up(user_conf)))

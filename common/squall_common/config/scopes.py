@@ -27,7 +27,17 @@ TOPOLOGY_KEYS = frozenset(
     }
 )
 # Read by the command itself, beside how it finds Nimbus (CLIENT_KEYS).
-_COMMAND_KEYS = frozenset({"storm.log.level"})
+_COMMAND_KEYS = frozenset(
+    {
+        "storm.log.level",
+        # How it proves who it is.
+        "storm.security.ca",
+        "storm.security.certificate",
+        "storm.security.key",
+        "storm.security.token.file",
+        "storm.doAsUser",
+    }
+)
 
 # The option that a topology sets instead.
 _INSTEAD = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from squall_common.security.identity import Principal
 
@@ -62,26 +62,19 @@ class TopologyAcl:
     owner: str
     writers: Members = Members()  # topology.users, topology.groups
     readers: Members = Members()  # topology.readonly.users, topology.readonly.groups
-    logs: Members = Members()  # logs.users, logs.groups of the topology
+    logs: Members = Members()  # who may read its logs besides
 
     @classmethod
-    def of(cls, owner: str, conf: Mapping[str, Any]) -> TopologyAcl:
-        """Of a topology's stored configuration. What is not a list of texts names no one."""
-        return cls(
-            owner,
-            Members(_texts(conf, "topology.users"), _texts(conf, "topology.groups")),
-            Members(
-                _texts(conf, "topology.readonly.users"), _texts(conf, "topology.readonly.groups")
-            ),
-            Members(_texts(conf, "logs.users"), _texts(conf, "logs.groups")),
-        )
-
-
-def _texts(conf: Mapping[str, Any], key: str) -> frozenset[str]:
-    value = conf.get(key)
-    if not isinstance(value, (list, tuple)):
-        return frozenset()
-    return frozenset(one for one in value if isinstance(one, str))
+    def of(
+        cls,
+        owner: str,
+        users: Collection[str] = (),
+        groups: Collection[str] = (),
+        readonly_users: Collection[str] = (),
+        readonly_groups: Collection[str] = (),
+    ) -> TopologyAcl:
+        """Of the values of `topology.users`, `topology.groups` and their read-only fellows."""
+        return cls(owner, Members.of(users, groups), Members.of(readonly_users, readonly_groups))
 
 
 # The bits of a blob's access list, as Storm has them.

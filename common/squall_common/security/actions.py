@@ -110,7 +110,8 @@ def _table() -> dict[str, Action]:
     add(("listBlobs", "isTopologyNameAllowed"), Kind.CLUSTER, everyone, False)
     add(_CLUSTER_READS, Kind.CLUSTER, _MEMBERS | {Grant.DAEMON, Grant.SUPERVISOR}, False)
     add(_LISTS, Kind.CLUSTER, _MEMBERS | {Grant.DAEMON}, False)
-    add(("submitTopology", "fileUpload", "beginCreateBlob"), Kind.CLUSTER, _MEMBERS, True)
+    add(("submitTopology", "beginCreateBlob"), Kind.CLUSTER, _MEMBERS, True)
+    add(("fileUpload",), Kind.CLUSTER, _MEMBERS, False)  # a call for each chunk
     add(("fileDownload",), Kind.CLUSTER, _SUPERVISORS, False)
     add(_TOPOLOGY_READS, Kind.TOPOLOGY, _SEEN, False)
     add(_TOPOLOGY_CHANGES, Kind.TOPOLOGY, _WRITERS, True)

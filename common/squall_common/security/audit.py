@@ -99,14 +99,22 @@ def described(thing: Object) -> str:
             return ""
 
 
-def audit_file(path: Path) -> Callable[[str], object]:
-    """Append lines to a file, which only its owner may read; 640 MiB are kept."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch(mode=0o600)
-    handler = logging.handlers.RotatingFileHandler(
-        path, maxBytes=_FILE_BYTES_MAX, backupCount=_FILES - 1, encoding="utf-8", delay=False
-    )
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    logger = logging.Logger(f"audit {path}")
-    logger.addHandler(handler)
-    return logger.info
+class AuditFile:
+    """Appends lines to a file, which only its owner may read; 640 MiB are kept."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+        self._handler = logging.handlers.RotatingFileHandler(
+            path, maxBytes=_FILE_BYTES_MAX, backupCount=_FILES - 1, encoding="utf-8"
+        )
+        self._handler.setFormatter(logging.Formatter("%(message)s"))
+        self._logger = logging.Logger(f"audit {path}")
+        self._logger.addHandler(self._handler)
+
+    def __call__(self, line: str) -> None:
+        self._logger.info("%s", line)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._handler.close()

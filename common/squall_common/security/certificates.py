@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cryptography import x509
@@ -259,10 +259,3 @@ def _host(host: str) -> x509.GeneralName:
 
 def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-
-
-def hosts_of(certificate: x509.Certificate) -> Iterable[str]:
-    """The names and addresses of a certificate."""
-    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    yield from names.get_values_for_type(x509.DNSName)
-    yield from map(str, names.get_values_for_type(x509.IPAddress))

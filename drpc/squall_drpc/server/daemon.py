@@ -20,6 +20,7 @@ from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from squall_common.authentication.latch import refuse_secured
 from squall_common.config.load import warn_of_ignored
 from squall_common.config.options.typed import DrpcOptions
 from squall_common.daemon.logs import get_logger
@@ -76,6 +77,7 @@ class DrpcServer:
     """The three listeners of a DRPC server and what they share."""
 
     def __init__(self, options: DrpcOptions) -> None:
+        refuse_secured(options, "the DRPC server")
         self.broker = RequestBroker(options)
         self.metrics = DaemonMetrics("drpc")
         self.metrics.add(FunctionCollector(self._gauges))

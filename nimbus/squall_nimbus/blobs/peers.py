@@ -14,6 +14,7 @@ from squall_nimbus.blobs.replication import PeerError
 from squall_nimbus.blobs.store import BlobMeta
 from squall_thrift import storm
 from squall_thrift.client import ThriftApplicationError, ThriftClient, ThriftTransportError
+from squall_thrift.serving.authentication import Credentials
 
 # A Nimbus that is alive answers each call at once; one that hangs must not hold up the others.
 _CALL_SECS = 10.0
@@ -22,12 +23,15 @@ _REPLY_BYTES_MAX = 64 * 1024 * 1024
 
 
 class ThriftPeers:
-    """Implements `replication.Peers`."""
+    """Implements `replication.Peers`. `credentials` are this Nimbus' own, in a secured cluster."""
+
+    def __init__(self, credentials: Credentials | None = None) -> None:
+        self._credentials = credentials
 
     async def fetch(
         self, host: str, port: int, meta: BlobMeta, write: Callable[[bytes], Awaitable[None]]
     ) -> None:
-        async with _client(host, port) as client:
+        async with _client(host, port, self._credentials) as client:
             began = await client.call("beginBlobDownload", meta.key)
             if began.version != meta.version:
                 raise PeerError(f"it has version {began.version}, not {meta.version}")
@@ -35,13 +39,13 @@ class ThriftPeers:
                 await write(chunk)
 
     async def fetch_key(self, host: str, port: int, topology_id: str, receiver: str) -> bytes:
-        async with _client(host, port) as client:
+        async with _client(host, port, self._credentials) as client:
             return bytes(await client.call("getTopologyKey", topology_id, receiver))
 
     async def heartbeats(
         self, host: str, port: int, topology_id: str
     ) -> dict[WorkerSlot, UndecodedBeat]:
-        async with _client(host, port) as client:
+        async with _client(host, port, self._credentials) as client:
             return undecoded_beats(await client.call("getWorkerHeartbeats", topology_id))
 
 
@@ -58,7 +62,9 @@ def undecoded_beats(
 
 
 @contextlib.asynccontextmanager
-async def _client(host: str, port: int) -> AsyncIterator[ThriftClient]:
+async def _client(
+    host: str, port: int, credentials: Credentials | None
+) -> AsyncIterator[ThriftClient]:
     """A connection to another Nimbus, whose errors are PeerErrors."""
     client = ThriftClient(
         storm.Nimbus,
@@ -67,6 +73,7 @@ async def _client(host: str, port: int) -> AsyncIterator[ThriftClient]:
         timeout_secs=_CALL_SECS,
         connect_timeout_secs=_CONNECT_SECS,
         frame_bytes_max=_REPLY_BYTES_MAX,
+        credentials=credentials,
     )
     try:
         async with client:

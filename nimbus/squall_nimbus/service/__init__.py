@@ -1,4 +1,4 @@
-"""The Thrift service Nimbus: thin, one file for each group of its 59 methods.
+"""The Thrift service Nimbus: thin, one file for each group of its 63 methods.
 
 A method checks its arguments, asks a part of `nimbus.Nimbus`, and answers with Thrift's structs.
 Squall's errors become the exceptions that the interface declares (`base`).
@@ -9,6 +9,7 @@ from squall_nimbus.service.cluster import ClusterCalls
 from squall_nimbus.service.files import FileCalls
 from squall_nimbus.service.lifecycle import LifecycleCalls
 from squall_nimbus.service.liveness import LivenessCalls
+from squall_nimbus.service.tokens import TokenCalls
 from squall_nimbus.service.topologies import TopologyCalls
 from squall_nimbus.service.user_changes import UserChangesCalls
 
@@ -21,5 +22,6 @@ class NimbusService(
     TopologyCalls,
     UserChangesCalls,
     LivenessCalls,
+    TokenCalls,
 ):
     """All methods of one Nimbus."""

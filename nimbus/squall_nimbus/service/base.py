@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Coroutine
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar, cast
 
 from squall_common.client.leader_search import WITHOUT_ZOOKEEPER
@@ -11,7 +13,9 @@ from squall_common.cluster.leader import NotLeaderError
 from squall_common.cluster.store import StoreError
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import InvalidTopologyError, SquallError
-from squall_common.security.actions import action
+from squall_common.security.access import Access
+from squall_common.security.acl import Object, Topology
+from squall_common.security.actions import ACTIONS, Kind, action
 from squall_nimbus.blobs.keys import KeyRefusedError
 from squall_nimbus.blobs.store import BlobExistsError, BlobNotFoundError
 from squall_nimbus.nimbus import Nimbus
@@ -39,15 +43,55 @@ class Calls:
     def __init__(self, nimbus: Nimbus) -> None:
         self.nimbus = nimbus
 
+    def _shown(
+        self, call: Call, summaries: Sequence[storm.TopologySummary]
+    ) -> list[storm.TopologySummary]:
+        """The topologies of a list that the caller may look at."""
+        nimbus = self.nimbus
+        return nimbus.access.shown(
+            call,
+            "getTopologySummary",
+            summaries,
+            lambda one: nimbus.objects.topology(one.id, one.owner),
+        )
 
-def operation(permission_name: str) -> Callable[[F], F]:
-    """Declare a call and the permission that it needs, and translate its errors."""
+
+# Finds the object of a call: (service, arguments) -> object.
+Find = Callable[["Calls", tuple[Any, ...]], Awaitable[Object]]
+
+
+def operation(
+    action_name: str,
+    *,
+    by_name: str | None = None,
+    by_id: str | None = None,
+    by_either: str | None = None,
+    of: Find | None = None,
+    decides: bool = False,
+) -> Callable[[F], F]:
+    """Declare a call with its action and the object that it acts on, and translate its errors.
+
+    The object is a topology that an argument names (`by_name`), has the id of (`by_id`) or either,
+    or what `of` finds. With `decides` the method asks `nimbus.access` itself. Raises TypeError if
+    the action needs an object and none of these is given.
+    """
 
     def declare(method: F) -> F:
-        @action(permission_name)
+        find = of or _topology(method, by_name, by_id, by_either)
+        if find is None and not decides and ACTIONS[action_name].kind is not Kind.CLUSTER:
+            raise TypeError(f"{method.__name__} does not say which object {action_name} acts on")
+
+        @action(action_name)
         @functools.wraps(method)
         async def call(*args: Any) -> Any:
             try:
+                service, request = args[:2]
+                access = service.nimbus.access
+                if find is not None and access.secured:
+                    thing = await find(service, args[2:])
+                    if isinstance(thing, Topology):
+                        _require_visible(access, request, action_name, thing, args[2:])
+                    access.require(request, action_name, thing)
                 return await method(*args)
             except Exception as error:
                 translated = _translated(error)
@@ -58,6 +102,39 @@ def operation(permission_name: str) -> Callable[[F], F]:
         return cast(F, call)
 
     return declare
+
+
+def _require_visible(
+    access: Access, call: Call, action_name: str, thing: Topology, arguments: tuple[Any, ...]
+) -> None:
+    """A topology that its caller may not even look at does not exist for it. Raises
+    TopologyNotAliveError, as for one that does not."""
+    if not (access.may(call, action_name, thing) or access.may(call, "getTopologyInfo", thing)):
+        with contextlib.suppress(storm.AuthorizationException):
+            access.require(call, action_name, thing)  # for the audit log
+        raise TopologyNotAliveError(thing.name if thing.name in arguments else thing.id)
+
+
+def _topology(
+    method: Callable[..., Any], by_name: str | None, by_id: str | None, by_either: str | None
+) -> Find | None:
+    """Finds the topology that an argument of a method says."""
+    argument = by_name or by_id or by_either
+    if argument is None:
+        return None
+    at = list(inspect.signature(method).parameters).index(argument) - 2  # self, call
+
+    async def find(service: Calls, arguments: tuple[Any, ...]) -> Object:
+        said = needed(arguments[at], argument)
+        nimbus = service.nimbus
+        if by_id is not None or (
+            by_either is not None and said in await nimbus.state.topology_ids()
+        ):
+            return nimbus.objects.topology(said, (await nimbus.reader.base(said)).owner)
+        topology_id, base = await nimbus.lifecycle.find(said)
+        return nimbus.objects.topology(topology_id, base.owner)
+
+    return find
 
 
 def _translated(error: Exception) -> Exception | None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from squall_common.cluster.leader import Fence
 from squall_common.cluster.values import Access, BlobMeta
 from squall_common.names import is_key_blob, topology_of_blob
+from squall_common.security.acl import Blob, Node
+from squall_common.security.sealing import supervisor_name
 from squall_nimbus.blobs.access import ADMIN, READ, WRITE, Caller, check_access, may_see, normalized
 from squall_nimbus.blobs.keys import sealed_key
 from squall_nimbus.service.base import Calls, client_of, needed, operation, refused
@@ -20,6 +23,12 @@ def _access(meta: storm.SettableBlobMeta) -> tuple[Access, ...]:
     return tuple(Access(int(one.type), one.name, one.access) for one in meta.acl)
 
 
+async def _receiver(_: Calls, arguments: tuple[Any, ...]) -> Node:
+    """Whom a key is for. A Nimbus is no node: only another Nimbus may ask for it."""
+    receiver: str = needed(arguments[1], "receiver")
+    return Node(receiver.removeprefix(supervisor_name("")))
+
+
 class BlobCalls(Calls):
     """The leader writes; any Nimbus that has the blob can read it. The authorizer decides on the
     permission of a call, and a blob's access list on what the caller may do with that blob."""
@@ -27,14 +36,32 @@ class BlobCalls(Calls):
     def _caller(self, call: Call) -> Caller:
         return Caller.of(call.principal, self.nimbus.options)
 
+    def _check_access(self, call: Call, meta: BlobMeta, bits: int) -> None:
+        """Raises AuthorizationException."""
+        access = self.nimbus.access
+        if access.secured:
+            access.require(call, call.operation, Blob(meta.key, meta.acl, bits))
+            return
+        why = check_access(meta.acl, self._caller(call), bits, meta.key)
+        if why is not None:
+            raise storm.AuthorizationException(msg=why)
+
+    def _may_see(self, call: Call, meta: BlobMeta) -> bool:
+        """Whether the caller has any access at all: Storm's READ, WRITE or ADMIN."""
+        access = self.nimbus.access
+        if access.secured:
+            bits = (READ, WRITE, ADMIN)
+            return any(
+                access.may(call, "getBlobMeta", Blob(meta.key, meta.acl, bit)) for bit in bits
+            )
+        return may_see(meta.acl, self._caller(call), meta.key)
+
     def _allowed(self, call: Call, key: str, bits: int) -> BlobMeta:
         """Return the blob's meta if the caller has access. Raises BlobNotFoundError,
         AuthorizationException."""
         self._check_no_key(key)
         meta = self.nimbus.blobs.meta(key)
-        why = check_access(meta.acl, self._caller(call), bits, key)
-        if why is not None:
-            raise storm.AuthorizationException(msg=why)
+        self._check_access(call, meta, bits)
         return meta
 
     def _check_not_of_topology(self, key: str) -> None:
@@ -50,7 +77,7 @@ class BlobCalls(Calls):
         if is_key_blob(key):
             raise storm.AuthorizationException(msg=f"blob {key} is for supervisors only")
 
-    @operation("getTopologyKey")
+    @operation("getTopologyKey", of=_receiver)
     async def getTopologyKey(
         self, call: Call, topologyId: str | None, receiver: str | None
     ) -> bytes:
@@ -73,7 +100,7 @@ class BlobCalls(Calls):
             key, acl, max(1, replication) if replication else None, client_of(call)
         )
 
-    @operation("beginUpdateBlob")
+    @operation("beginUpdateBlob", decides=True)
     async def beginUpdateBlob(self, call: Call, key: str | None) -> str:
         await self.nimbus.leader_elector.require()
         key = needed(key, "key")
@@ -99,15 +126,14 @@ class BlobCalls(Calls):
     async def cancelBlobUpload(self, call: Call, session: str | None) -> None:
         await self.nimbus.blob_sessions.cancel_upload(needed(session, "session"))
 
-    @operation("getBlobMeta")
+    @operation("getBlobMeta", decides=True)
     async def getBlobMeta(self, call: Call, key: str | None) -> storm.ReadableBlobMeta:
         key = needed(key, "key")
         self._check_no_key(key)
         meta = self.nimbus.blobs.meta(key)
         self.nimbus.cleanup.asked_for(key)
-        caller = self._caller(call)
-        if not may_see(meta.acl, caller, key):  # Storm: READ, WRITE or ADMIN, any of them
-            raise storm.AuthorizationException(msg=f"{caller.name} has no access to blob {key}")
+        if not self._may_see(call, meta):
+            self._check_access(call, meta, READ)
         acl = [
             storm.AccessControl(
                 type=storm.AccessControlType(one.type), name=one.name, access=one.access
@@ -119,7 +145,7 @@ class BlobCalls(Calls):
             version=meta.version,
         )
 
-    @operation("setBlobMeta")
+    @operation("setBlobMeta", decides=True)
     async def setBlobMeta(
         self, call: Call, key: str | None, meta: storm.SettableBlobMeta | None
     ) -> None:
@@ -137,7 +163,7 @@ class BlobCalls(Calls):
             fence,
         )
 
-    @operation("beginBlobDownload")
+    @operation("beginBlobDownload", decides=True)
     async def beginBlobDownload(self, call: Call, key: str | None) -> storm.BeginDownloadResult:
         key = needed(key, "key")
         self._allowed(call, key, READ)
@@ -148,7 +174,7 @@ class BlobCalls(Calls):
     async def downloadBlobChunk(self, call: Call, session: str | None) -> bytes:
         return await self.nimbus.blob_sessions.download_chunk(needed(session, "session"))
 
-    @operation("deleteBlob")
+    @operation("deleteBlob", decides=True)
     async def deleteBlob(self, call: Call, key: str | None) -> None:
         fence: Fence = await self.nimbus.leader_elector.require()
         key = needed(key, "key")
@@ -177,25 +203,25 @@ class BlobCalls(Calls):
     @operation("listBlobs")
     async def listBlobs(self, call: Call, session: str | None) -> storm.ListBlobsResult:
         """List the keys of blobs to which the caller has any access."""
-        caller, blobs = self._caller(call), self.nimbus.blobs
+        blobs = self.nimbus.blobs
 
         def shown(key: str) -> bool:
             meta = blobs.find(key)
-            return meta is not None and not is_key_blob(key) and may_see(meta.acl, caller, key)
+            return meta is not None and not is_key_blob(key) and self._may_see(call, meta)
 
         keys, session = await self.nimbus.blob_sessions.list_keys(
             session or "", shown, client_of(call)
         )
         return storm.ListBlobsResult(keys=keys, session=session)
 
-    @operation("getBlobReplication")
+    @operation("getBlobReplication", decides=True)
     async def getBlobReplication(self, call: Call, key: str | None) -> int:
         """Return how many Nimbus nodes have it now; the wanted number is in its meta."""
         key = needed(key, "key")
         self._allowed(call, key, READ)
         return await self.nimbus.replication.holders(key)
 
-    @operation("updateBlobReplication")
+    @operation("updateBlobReplication", decides=True)
     async def updateBlobReplication(
         self, call: Call, key: str | None, replication: int | None
     ) -> int:
@@ -208,17 +234,25 @@ class BlobCalls(Calls):
         await self.nimbus.replication.set_meta(replace(present, replication=wanted), fence)
         return await self.nimbus.replication.holders(key)
 
-    @operation("createStateInZookeeper")
+    @operation("createStateInZookeeper", decides=True)
     async def createStateInZookeeper(self, call: Call, key: str | None) -> None:
         # Storm's clients announce a blob after its upload, so that the other Nimbus nodes fetch it.
         # Here that happens before the upload's last call is answered.
         self._check_no_key(needed(key, "key"))
-        if key not in self.nimbus.blobs:
+        meta = self.nimbus.blobs.find(needed(key, "key"))
+        if meta is None:
             raise refused(f"there is no blob {key}")
+        if self.nimbus.access.secured:
+            self._check_access(call, meta, READ)
 
-    @operation("isRemoteBlobExists")
+    @operation("isRemoteBlobExists", decides=True)
     async def isRemoteBlobExists(self, call: Call, blobKey: str | None) -> bool:
         key = needed(blobKey, "blobKey")
         self._check_no_key(key)
         self.nimbus.cleanup.asked_for(key)
-        return key in self.nimbus.blobs
+        meta = self.nimbus.blobs.find(key)
+        if meta is None:
+            return False
+        if self.nimbus.access.secured:
+            self._check_access(call, meta, READ)
+        return True

@@ -7,6 +7,7 @@ import asyncio
 from squall_common.daemon import fast_json
 from squall_common.packaging.platforms import platform_texts
 from squall_nimbus.service.base import Calls, needed, operation, refused
+from squall_nimbus.topologies.lifecycle_shell import TopologyNotAliveError
 from squall_nimbus.views import views
 from squall_nimbus.views.redact import redact
 from squall_thrift import storm
@@ -28,7 +29,9 @@ class ClusterCalls(Calls):
             reader.supervisor_summaries(), reader.summaries(), reader.nimbus_summaries()
         )
         return storm.ClusterSummary(
-            supervisors=list(supervisors.values()), topologies=topologies, nimbuses=nimbuses
+            supervisors=list(supervisors.values()),
+            topologies=self._shown(call, topologies),
+            nimbuses=nimbuses,
         )
 
     @operation("getClusterInfo")
@@ -57,6 +60,8 @@ class ClusterCalls(Calls):
         nodes = {one.supervisor_id for one in summaries}
         workers: list[storm.WorkerSummary] = []
         for topology_id, assignment in sorted((await reader.assignments()).items()):
+            if not await self._may_look(call, topology_id):
+                continue
             if nodes & {slot.node for slot in assignment.executor_slot.values()}:
                 view = await reader.view_without_errors(topology_id)
                 for node in sorted(nodes):
@@ -71,7 +76,7 @@ class ClusterCalls(Calls):
     ) -> list[storm.OwnerResourceSummary]:
         """Sums over one owner's topologies, or for every owner if none is named."""
         by_owner: dict[str, list[storm.TopologySummary]] = {}
-        for summary in await self.nimbus.reader.summaries():
+        for summary in self._shown(call, await self.nimbus.reader.summaries()):
             by_owner.setdefault(summary.owner or "", []).append(summary)
         if owner:
             by_owner = {owner: by_owner.get(owner, [])}
@@ -88,11 +93,36 @@ class ClusterCalls(Calls):
 
     @operation("getTopologyHistory")
     async def getTopologyHistory(self, call: Call, user: str | None) -> storm.TopologyHistoryInfo:
-        """Live topologies and those that this Nimbus removed; without authentication, every user
-        sees all. `user` is never used for anything else (CVE-2021-38294)."""
+        """Live topologies and those that this Nimbus removed; in an open cluster, every user sees
+        all. `user` is never used for anything else (CVE-2021-38294)."""
         live = await self.nimbus.state.topology_ids()
-        past = self.nimbus.finished.ids(int(self.nimbus.clock.time()))
-        return storm.TopologyHistoryInfo(topo_ids=sorted({*live, *past}))
+        now = int(self.nimbus.clock.time())
+        if not self.nimbus.access.secured:
+            past_ids = self.nimbus.finished.ids(now)
+            return storm.TopologyHistoryInfo(topo_ids=sorted({*live, *past_ids}))
+        seen = {one for one in live if await self._may_look(call, one)}
+        # Of one that has ended, only its owner is known.
+        seen.update(
+            one.topology_id
+            for one in self.nimbus.access.shown(
+                call,
+                "getTopologySummary",
+                self.nimbus.finished.entries(now),
+                lambda one: self.nimbus.objects.topology(one.topology_id, one.owner),
+            )
+        )
+        return storm.TopologyHistoryInfo(topo_ids=sorted(seen))
+
+    async def _may_look(self, call: Call, topology_id: str) -> bool:
+        nimbus = self.nimbus
+        if not nimbus.access.secured:
+            return True
+        try:
+            base = await nimbus.reader.base(topology_id)
+        except TopologyNotAliveError:
+            return False
+        thing = nimbus.objects.topology(topology_id, base.owner)
+        return nimbus.access.may(call, "getTopologySummary", thing)
 
     @operation("isTopologyNameAllowed")
     async def isTopologyNameAllowed(self, call: Call, name: str | None) -> bool:

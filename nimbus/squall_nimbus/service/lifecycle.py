@@ -69,12 +69,12 @@ class LifecycleCalls(Calls):
     ) -> None:
         await self._submit(call, name, uploadedJarLocation, jsonConf, topology, options)
 
-    @operation("killTopology")
+    @operation("killTopology", by_name="name")
     async def killTopology(self, call: Call, name: str | None) -> None:
         await self.nimbus.leader_elector.require()
         await self.nimbus.lifecycle.handle(needed(name, "name"), Kill())
 
-    @operation("killTopology")
+    @operation("killTopology", by_name="name")
     async def killTopologyWithOpts(
         self, call: Call, name: str | None, options: storm.KillOptions | None
     ) -> None:
@@ -84,17 +84,17 @@ class LifecycleCalls(Calls):
             raise refused(f"wait time {wait_secs} s is negative")
         await self.nimbus.lifecycle.handle(needed(name, "name"), Kill(wait_secs))
 
-    @operation("activate")
+    @operation("activate", by_name="name")
     async def activate(self, call: Call, name: str | None) -> None:
         await self.nimbus.leader_elector.require()
         await self.nimbus.lifecycle.handle(needed(name, "name"), Activate())
 
-    @operation("deactivate")
+    @operation("deactivate", by_name="name")
     async def deactivate(self, call: Call, name: str | None) -> None:
         await self.nimbus.leader_elector.require()
         await self.nimbus.lifecycle.handle(needed(name, "name"), Deactivate())
 
-    @operation("rebalance")
+    @operation("rebalance", by_name="name")
     async def rebalance(
         self, call: Call, name: str | None, options: storm.RebalanceOptions | None
     ) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from squall_common.cluster import codec, convert, paths
 from squall_common.cluster.codec import CorruptStateError, plain_size
 from squall_common.cluster.values import Assignment, WorkerReport
 from squall_common.daemon.logs import get_logger
+from squall_common.security.acl import Node, Topology
 from squall_common.topology.model import Executor
 from squall_nimbus.scheduler.heartbeats import plain_bytes_max
 from squall_nimbus.service.base import Calls, needed, operation, refused
@@ -61,10 +63,31 @@ def _on_node(node: str, assignments: Mapping[str, Assignment]) -> storm.Supervis
     )
 
 
+async def _node_asked(_: Calls, arguments: tuple[Any, ...]) -> Node:
+    return Node(needed(arguments[0], "node"))
+
+
+async def _node_of_beats(_: Calls, arguments: tuple[Any, ...]) -> Node:
+    return Node(needed(arguments[0], "heartbeats").supervisor_id or "")
+
+
+async def _topology_of_beat(service: Calls, arguments: tuple[Any, ...]) -> Topology:
+    return await _with_nodes(service, needed(arguments[0], "heatbeat").storm_id)
+
+
+async def _topology_of_metrics(service: Calls, arguments: tuple[Any, ...]) -> Topology:
+    return await _with_nodes(service, needed(arguments[0], "metrics").topologyId)
+
+
+async def _with_nodes(service: Calls, topology_id: str) -> Topology:
+    nimbus = service.nimbus
+    return await nimbus.objects.with_nodes(topology_id, await nimbus.reader.base(topology_id))
+
+
 class LivenessCalls(Calls):
     """The assignments of a node, and the heartbeats and metrics of its workers."""
 
-    @operation("getSupervisorAssignments")
+    @operation("getSupervisorAssignments", of=_node_asked)
     async def getSupervisorAssignments(
         self, call: Call, node: str | None
     ) -> storm.SupervisorAssignments:
@@ -102,7 +125,7 @@ class LivenessCalls(Calls):
             report = await off_loop(_with_executors, report, known)
         self.nimbus.heartbeats.take(report, now())
 
-    @operation("sendSupervisorWorkerHeartbeats")
+    @operation("sendSupervisorWorkerHeartbeats", of=_node_of_beats)
     async def sendSupervisorWorkerHeartbeats(
         self, call: Call, heartbeats: storm.SupervisorWorkerHeartbeats | None
     ) -> dict[str, float]:
@@ -136,7 +159,7 @@ class LivenessCalls(Calls):
         await self.nimbus.reader.base(topology_id)
         self.nimbus.watched.watch(topology_id, self.nimbus.clock.monotonic())
 
-    @operation("sendSupervisorWorkerHeartbeat")
+    @operation("sendSupervisorWorkerHeartbeat", of=_topology_of_beat)
     async def sendSupervisorWorkerHeartbeat(
         self, call: Call, heatbeat: storm.SupervisorWorkerHeartbeat | None
     ) -> None:
@@ -147,7 +170,7 @@ class LivenessCalls(Calls):
             await self.nimbus.reader.base(beat.storm_id)
         await self._heard(None, beat)
 
-    @operation("getWorkerHeartbeats")
+    @operation("getWorkerHeartbeats", by_id="topologyId")
     async def getWorkerHeartbeats(
         self, call: Call, topologyId: str | None
     ) -> list[storm.SupervisorWorkerHeartbeat]:
@@ -158,7 +181,7 @@ class LivenessCalls(Calls):
         large = sum(len(one.executors) for one in reports) > _EXECUTORS_ON_LOOP_MAX
         return await off_loop_if(large, _worker_heartbeats, reports)
 
-    @operation("processWorkerMetrics")
+    @operation("processWorkerMetrics", of=_topology_of_metrics)
     async def processWorkerMetrics(self, call: Call, metrics: storm.WorkerMetrics | None) -> None:
         metrics = needed(metrics, "metrics")
         if metrics.topologyId not in await self.nimbus.state.topology_ids():

@@ -52,37 +52,37 @@ class TopologyCalls(Calls):
 
     @operation("getTopologySummaries")
     async def getTopologySummaries(self, call: Call) -> list[storm.TopologySummary]:
-        return await self.nimbus.reader.summaries()
+        return self._shown(call, await self.nimbus.reader.summaries())
 
-    @operation("getTopologySummaryByName")
+    @operation("getTopologySummaryByName", by_name="name")
     async def getTopologySummaryByName(self, call: Call, name: str | None) -> storm.TopologySummary:
         return await self.nimbus.reader.summary(await self._id(name))
 
-    @operation("getTopologySummary")
+    @operation("getTopologySummary", by_id="id")
     async def getTopologySummary(self, call: Call, id: str | None) -> storm.TopologySummary:
         return await self.nimbus.reader.summary(needed(id, "id"))
 
-    @operation("getTopologyInfo")
+    @operation("getTopologyInfo", by_id="id")
     async def getTopologyInfo(self, call: Call, id: str | None) -> storm.TopologyInfo:
         return await self._info(needed(id, "id"))
 
-    @operation("getTopologyInfo")
+    @operation("getTopologyInfo", by_id="id")
     async def getTopologyInfoWithOpts(
         self, call: Call, id: str | None, options: storm.GetInfoOptions | None
     ) -> storm.TopologyInfo:
         return await self._info(needed(id, "id"), _errors(options))
 
-    @operation("getTopologyInfo")
+    @operation("getTopologyInfo", by_name="name")
     async def getTopologyInfoByName(self, call: Call, name: str | None) -> storm.TopologyInfo:
         return await self._info(await self._id(name))
 
-    @operation("getTopologyInfo")
+    @operation("getTopologyInfo", by_name="name")
     async def getTopologyInfoByNameWithOpts(
         self, call: Call, name: str | None, options: storm.GetInfoOptions | None
     ) -> storm.TopologyInfo:
         return await self._info(await self._id(name), _errors(options))
 
-    @operation("getTopologyPageInfo")
+    @operation("getTopologyPageInfo", by_id="id")
     async def getTopologyPageInfo(
         self, call: Call, id: str | None, window: str | None, is_include_sys: bool | None
     ) -> storm.TopologyPageInfo:
@@ -96,7 +96,7 @@ class TopologyCalls(Calls):
             bool(is_include_sys),
         )
 
-    @operation("getComponentPageInfo")
+    @operation("getComponentPageInfo", by_id="topology_id")
     async def getComponentPageInfo(
         self,
         call: Call,
@@ -120,7 +120,7 @@ class TopologyCalls(Calls):
             bool(is_include_sys),
         )
 
-    @operation("getTopologyConf")
+    @operation("getTopologyConf", by_id="id")
     async def getTopologyConf(self, call: Call, id: str | None) -> str:
         stored = await self.nimbus.reader.stored(needed(id, "id"))
         # Clients reconnect to the Nimbus that this names.
@@ -131,11 +131,11 @@ class TopologyCalls(Calls):
         }
         return views.shown_conf({**stored.conf, **here, "storm.id": stored.id})
 
-    @operation("getTopology")
+    @operation("getTopology", by_id="id")
     async def getTopology(self, call: Call, id: str | None) -> storm.StormTopology:
         stored = await self.nimbus.reader.stored(needed(id, "id"))
         return to_thrift(stored.compiled)
 
-    @operation("getUserTopology")
+    @operation("getUserTopology", by_id="id")
     async def getUserTopology(self, call: Call, id: str | None) -> storm.StormTopology:
         return (await self.nimbus.reader.stored(needed(id, "id"))).submitted

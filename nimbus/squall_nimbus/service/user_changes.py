@@ -14,7 +14,7 @@ from squall_thrift.serving.authorization import Call
 class UserChangesCalls(Calls):
     """Sampling, log levels, profiling, credentials."""
 
-    @operation("debug")
+    @operation("debug", by_name="name")
     async def debug(
         self,
         call: Call,
@@ -29,7 +29,7 @@ class UserChangesCalls(Calls):
         )
         await self.nimbus.user_changes.debug(needed(name, "name"), component or "", options)
 
-    @operation("setLogConfig")
+    @operation("setLogConfig", by_either="name")
     async def setLogConfig(
         self, call: Call, name: str | None, config: storm.LogConfig | None
     ) -> None:
@@ -37,13 +37,13 @@ class UserChangesCalls(Calls):
         changes = convert.from_log_config(needed(config, "config")).levels
         await self.nimbus.user_changes.set_log_levels(needed(name, "name"), changes)
 
-    @operation("getLogConfig")
+    @operation("getLogConfig", by_either="name")
     async def getLogConfig(self, call: Call, name: str | None) -> storm.LogConfig:
         return convert.to_log_config(
             await self.nimbus.user_changes.log_config(needed(name, "name"))
         )
 
-    @operation("setWorkerProfiler")
+    @operation("setWorkerProfiler", by_either="id")
     async def setWorkerProfiler(
         self, call: Call, id: str | None, profileRequest: storm.ProfileRequest | None
     ) -> None:
@@ -57,7 +57,7 @@ class UserChangesCalls(Calls):
             request.time_stamp,
         )
 
-    @operation("getComponentPendingProfileActions")
+    @operation("getComponentPendingProfileActions", by_id="id")
     async def getComponentPendingProfileActions(
         self,
         call: Call,
@@ -78,7 +78,7 @@ class UserChangesCalls(Calls):
         )
         return [convert.to_profile_request(one) for one in pending]
 
-    @operation("uploadNewCredentials")
+    @operation("uploadNewCredentials", by_name="name")
     async def uploadNewCredentials(
         self, call: Call, name: str | None, creds: storm.Credentials | None
     ) -> None:

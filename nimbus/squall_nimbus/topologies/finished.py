@@ -57,8 +57,12 @@ class FinishedTopologies:
 
     def ids(self, now_epoch_secs: int) -> list[str]:
         """Return the remembered ids."""
+        return [one.topology_id for one in self.entries(now_epoch_secs)]
+
+    def entries(self, now_epoch_secs: int) -> list[FinishedTopology]:
+        """Return what is remembered."""
         self._prune(now_epoch_secs)
-        return list(self._entries)
+        return list(self._entries.values())
 
     def _prune(self, now_epoch_secs: int) -> None:
         oldest = now_epoch_secs - self._age_secs_max

@@ -148,7 +148,8 @@ def test_precedence_of_the_site_file_and_overrides(
 def test_an_unknown_key_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["localconfvalue", "nimbus.seed"]) == 1
     assert capsys.readouterr().err == (
-        "error: the configuration has no key 'nimbus.seed'\nhint: Did you mean nimbus.seeds?\n"
+        "error: the configuration has no key 'nimbus.seed'\n"
+        "hint: Did you mean nimbus.seeds or nimbus.users?\n"
     )
 
 

@@ -26,6 +26,9 @@ class Call:
     operation: str
     peer: str  # HOST:PORT
     principal: str | None = None
+    # All that its proof said (`authentication.Identity`); None if the peer is not authenticated.
+    # The authorizer knows its type, which is why it is Any here.
+    identity: Any = None
 
     @property
     def address(self) -> str:

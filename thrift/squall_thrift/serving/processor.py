@@ -21,6 +21,7 @@ from squall_thrift.protocol.messages import (
     MessageType,
     ThriftApplicationError,
 )
+from squall_thrift.serving.authentication import Identity
 from squall_thrift.serving.authorization import Authorizer, Call, permission_of
 from squall_thrift.serving.off_loop import LARGE_BYTES, off_loop
 from squall_thrift.serving.throttle import Throttle
@@ -107,14 +108,15 @@ class Processor:
                 f"{type(handler).__name__} does not serve {service.name}: " + "; ".join(faults)
             )
 
-    async def read(self, data: bytes, peer: str, principal: str | None = None) -> Request:
+    async def read(self, data: bytes, peer: str, identity: Identity | None = None) -> Request:
         """Return the call in `data`. Raises ProtocolError if the bytes are not a call that could be
         replied to; the request holds any other fault."""
         message = messages.parse(data)
         if message.type is not MessageType.CALL:
             raise ProtocolError(f"expected a call, not a {message.type.name}", 0)
         OPERATION.set(message.name)
-        request = Request(message, Call(message.name, peer, principal))
+        principal = None if identity is None else identity.principal
+        request = Request(message, Call(message.name, peer, principal, identity))
         request.operation = operation = self._operations.get(message.name)
         if operation is None:
             request.error = ThriftApplicationError(
@@ -253,6 +255,8 @@ def _set_exception(result: Any, method: idl.Method, error: Exception) -> None:
         raise error
     if isinstance(error, storm.AuthorizationException):
         raise _internal(f"not authorized: {error.msg}") from error
+    if isinstance(error, storm.NotAliveException):  # of a method that does not declare it
+        raise _internal(str(error.msg)) from error
     log.error("call_failed", operation=method.name, exc_info=error)
     raise _internal(f"internal error in {method.name}: {type(error).__name__}") from error
 

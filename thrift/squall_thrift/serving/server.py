@@ -15,6 +15,10 @@ hostile does not delay the others. The resources that peers can hold are bounded
   connections. A large frame is decoded off the loop, in the same order; `limits` gives the most
   bytes that a method's frame may have.
 
+With an `authenticator` the port speaks TLS, and a peer proves who it is before its first call
+(`authentication`). Until then it has ten seconds in all, and one address may have a quarter of the
+connections.
+
 If a caller hangs up, its call ends if the method is one of `cancelled_on_hang_up`: those that wait
 for others, and change nothing while they wait. All others run to their end. A peer that closes only
 its half of the connection counts as one that hung up.
@@ -26,6 +30,8 @@ import asyncio
 import contextlib
 import ipaddress
 import socket
+import ssl
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -33,14 +39,25 @@ from squall_thrift import idl
 from squall_thrift.logs import EventLogger
 from squall_thrift.protocol import frames, messages
 from squall_thrift.protocol.messages import ApplicationErrorType, ThriftApplicationError
+from squall_thrift.protocol.sasl import SaslError
+from squall_thrift.serving.authentication import (
+    AUTHENTICATION_SECS,
+    Authenticator,
+    Identity,
+    prove_server,
+)
 from squall_thrift.serving.authorization import Authorizer, Call, OpenAuthorizer
 from squall_thrift.serving.off_loop import CALLER
 from squall_thrift.serving.processor import Observe, Processor, refusal
 from squall_thrift.serving.throttle import Throttle
-from squall_thrift.serving.turns import Key, Turns
+from squall_thrift.serving.turns import Turns
 from squall_thrift.wire import ProtocolError
 
 log = EventLogger(__name__)
+
+# Of the connections, the part that one address may have before it has proved who it is.
+_STRANGERS_SHARE = 4
+_ACCEPT_PAUSE_SECS = 0.1
 
 
 class InsecureListenerError(Exception):
@@ -64,7 +81,9 @@ class FrameLimits:
 class _Connection:
     """One peer: its streams and the task that serves it."""
 
-    __slots__ = ("key", "peer", "protocol", "reader", "task", "writer")
+    key: tuple[str, int]
+
+    __slots__ = ("identity", "key", "peer", "protocol", "reader", "task", "writer")
 
     task: asyncio.Task[None]
 
@@ -77,9 +96,10 @@ class _Connection:
         self.protocol = protocol
         self.reader = reader
         self.writer = writer
+        self.identity: Identity | None = None  # None: not authenticated (yet)
         host, port = (writer.get_extra_info("peername") or ("unknown", 0))[:2]
-        self.peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        self.key: Key = (host, port)
+        self.peer = _peer(host, port)
+        self.key = (host, port)
 
 
 class _Protocol(asyncio.StreamReaderProtocol):
@@ -134,6 +154,7 @@ class ThriftServer:
         reply_bytes_max: int = frames.FRAME_BYTES_MAX,
         held_bytes_max: int = 268_435_456,
         authorizer: Authorizer | None = None,
+        authenticator: Authenticator | None = None,
         insecure: bool = False,
         first_byte_timeout_secs: float = 30.0,
         frame_timeout_secs: float = 30.0,
@@ -144,6 +165,7 @@ class ThriftServer:
         observe: Observe | None = None,
     ) -> None:
         self._authorizer = OpenAuthorizer() if authorizer is None else authorizer
+        self._authenticator = authenticator
         self._processor = Processor(service, handler, self._authorizer, reply_bytes_max, observe)
         self._name = service.name
         self._host = host
@@ -165,8 +187,15 @@ class ThriftServer:
         self._turns = Turns()
         self._throttle = Throttle()
         self._server: asyncio.Server | None = None
+        # With an authenticator, in place of the server.
+        self._listener: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
         self._stopping = False
         self._connections: set[_Connection] = set()
+        # Of peers that have not proved who they are: how many connections, by address; and the
+        # tasks of those that do not speak TLS yet.
+        self._strangers: Counter[str] = Counter()
+        self._upgrades: set[asyncio.Task[None]] = set()
         # Connections without a call: they wait for a frame, or the rest of one. Longest wait first.
         self._waiting: dict[_Connection, None] = {}
         # Bytes of frames on their way in or out, by connection. Longest wait first.
@@ -186,10 +215,17 @@ class ThriftServer:
     async def start(self) -> None:
         """Listen on the host's address (IPv4 if it has one) and the port (0: any free one)."""
         address = await self._address()
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: _Protocol(self._accept), address, self._port, backlog=512
-        )
-        self._port = self._server.sockets[0].getsockname()[1]
+        if self._authenticator is None:
+            self._server = await asyncio.get_running_loop().create_server(
+                lambda: _Protocol(self._accept), address, self._port, backlog=512
+            )
+            self._port = self._server.sockets[0].getsockname()[1]
+        else:
+            self._listener = _listen(address, self._port)
+            self._port = self._listener.getsockname()[1]
+            self._accepting = asyncio.create_task(
+                self._take_in(self._listener), name=f"thrift {self._name} accept"
+            )
         log.info("thrift_server_started", service=self._name, address=address, port=self._port)
 
     async def _address(self) -> str:
@@ -213,6 +249,12 @@ class ThriftServer:
         self._stopping = True
         if self._server is not None:
             self._server.close()
+        if self._accepting is not None and self._listener is not None:
+            self._accepting.cancel()
+            await asyncio.gather(self._accepting, return_exceptions=True)
+            self._listener.close()
+        for upgrade in list(self._upgrades):
+            upgrade.cancel()
         for connection in list(self._waiting):
             connection.task.cancel()
         connections = list(self._connections)
@@ -228,6 +270,86 @@ class ThriftServer:
         if self._server is not None:
             await self._server.wait_closed()
         log.info("thrift_server_stopped", service=self._name, port=self._port)
+
+    async def _take_in(self, listener: socket.socket) -> None:
+        """Accept connections, which speak TLS next: each is counted before it does."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connected, address = await loop.sock_accept(listener)
+            except OSError as error:  # it was gone at once, or there are too many open files
+                log.warning("thrift_accept_failed", service=self._name, error=error)
+                await asyncio.sleep(_ACCEPT_PAUSE_SECS)
+                continue
+            self._admit(connected, str(address[0]), int(address[1]))
+
+    def _admit(self, connected: socket.socket, host: str, port: int) -> None:
+        """Begin TLS with a connection, unless there is no room for a stranger's."""
+        share = max(1, self._connections_max // _STRANGERS_SHARE)
+        if self._stopping or self._strangers[host] >= share or not self._make_room():
+            connected.close()
+            return
+        self._strangers[host] += 1
+        upgrade = asyncio.create_task(
+            self._upgrade(connected, _peer(host, port)), name=f"thrift {self._name} tls {host}"
+        )
+        self._upgrades.add(upgrade)
+        upgrade.add_done_callback(lambda task: self._upgraded(task, connected, host))
+
+    async def _upgrade(self, connected: socket.socket, peer: str) -> None:
+        assert self._authenticator is not None
+        try:
+            async with asyncio.timeout(AUTHENTICATION_SECS):
+                await asyncio.get_running_loop().connect_accepted_socket(
+                    lambda: _Protocol(self._accept), connected, ssl=self._authenticator.context
+                )
+        except (OSError, TimeoutError, ssl.SSLError) as error:
+            connected.close()
+            self._refuse(peer, f"TLS: {_described(error)}")
+
+    def _upgraded(self, task: asyncio.Task[None], connected: socket.socket, host: str) -> None:
+        self._upgrades.discard(task)
+        if task.cancelled() or task.exception() is not None:
+            connected.close()
+            if not task.cancelled():
+                log.error("thrift_upgrade_crashed", host=host, exc_info=task.exception())
+        self._leave_strangers(host)
+
+    def _leave_strangers(self, host: str) -> None:
+        self._strangers[host] -= 1
+        if self._strangers[host] <= 0:
+            del self._strangers[host]
+
+    def _refuse(self, peer: str, reason: str) -> None:
+        assert self._authenticator is not None
+        self._authenticator.refused(peer, reason)
+        left_out = self._throttle.left_out(("refused", peer.rpartition(":")[0]))
+        if left_out is not None:
+            log.warning(
+                "thrift_peer_refused",
+                service=self._name,
+                peer=peer,
+                reason=reason,
+                left_out=left_out,
+            )
+
+    async def _prove(self, connection: _Connection) -> bool:
+        """Whether the peer of a connection has proved who it is."""
+        assert self._authenticator is not None
+        host = connection.key[0]
+        self._strangers[host] += 1
+        try:
+            async with asyncio.timeout(AUTHENTICATION_SECS):
+                connection.identity = await prove_server(
+                    connection.reader, connection.writer, self._authenticator, connection.peer
+                )
+        except SaslError as error:
+            self._refuse(connection.peer, str(error))
+        except TimeoutError:
+            self._refuse(connection.peer, f"no proof within {AUTHENTICATION_SECS:g} s")
+        finally:
+            self._leave_strangers(host)
+        return connection.identity is not None
 
     def _accept(
         self,
@@ -249,9 +371,11 @@ class ThriftServer:
     def _make_room(self) -> bool:
         """Return whether one more connection may open, after closing the one that has waited
         longest if necessary."""
-        if len(self._connections) < self._connections_max:
+        if len(self._connections) + len(self._upgrades) < self._connections_max:
             return True
-        oldest = next(iter(self._waiting), None)
+        # One that has not proved who it is goes first: strangers do not drive out others.
+        strangers = (one for one in self._waiting if one.identity is None)
+        oldest = next(strangers, None) or next(iter(self._waiting), None)
         log.warning(
             "thrift_connections_full",
             service=self._name,
@@ -304,6 +428,8 @@ class ThriftServer:
         CALLER.set(connection.key)
         first_byte_secs: float | None = self._first_byte_timeout_secs
         try:
+            if self._authenticator is not None and not await self._prove(connection):
+                return
             while not self._stopping and await self._serve_call(connection, first_byte_secs):
                 first_byte_secs = None
         except (frames.FrameError, ProtocolError) as error:
@@ -348,7 +474,7 @@ class ThriftServer:
     async def _reply(self, connection: _Connection, frame: list[bytes]) -> list[bytes]:
         """Carry out the call in `frame`, which is left empty."""
         await self._turns.take(connection.key)
-        request = await self._processor.read(frame.pop(), connection.peer)
+        request = await self._processor.read(frame.pop(), connection.peer, connection.identity)
         self._release(connection)
         protocol = connection.protocol
         if request.message.name in self._cancelled_on_hang_up:
@@ -376,6 +502,35 @@ def _too_large(connection: _Connection, error: frames.FrameTooLargeError) -> byt
         message,
         ThriftApplicationError(ApplicationErrorType.PROTOCOL_ERROR, why),
     )
+
+
+def _listen(address: str, port: int) -> socket.socket:
+    """A socket that listens. Raises OSError."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address, port))
+        listener.listen(512)
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def _peer(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _described(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no handshake within {AUTHENTICATION_SECS:g} s"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate was not accepted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return error.reason or str(error)
+    return str(error) or type(error).__name__
 
 
 def _keep_alive(writer: asyncio.StreamWriter) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from squall_common.authentication.latch import refuse_secured
 from squall_common.config.options.typed import LogviewerOptions
 from squall_common.daemon.web import WebServer
 from squall_common.security.web_origin import known_hosts
@@ -33,6 +34,7 @@ def places_of(options: LogviewerOptions) -> Places:
 
 def make_server(options: LogviewerOptions) -> WebServer:
     """The listener, not started."""
+    refuse_secured(options, "the logviewer")
     host = options.storm_bind_host
     names = [host, *([options.storm_local_hostname] if options.storm_local_hostname else [])]
     return WebServer(

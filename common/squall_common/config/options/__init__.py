@@ -15,6 +15,7 @@ from squall_common.config.options.declared import (
     cluster,
     nimbus,
     node,
+    security,
     servers,
     topology_code,
     topology_flow,
@@ -27,6 +28,7 @@ from squall_common.config.options.declared import (
 
 SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
     ("Cluster", cluster.OPTIONS),
+    ("Security", security.OPTIONS),
     ("ZooKeeper", zookeeper.OPTIONS),
     ("Nimbus", nimbus.OPTIONS),
     ("Supervisor and worker", node.OPTIONS),

@@ -56,7 +56,10 @@ class _Mark(enum.Enum):
 
 AS_HERE, OURS = _Mark.AS_HERE, _Mark.OURS
 
-NO_USERS = "Squall does not authenticate users yet, so it would not keep anyone out"
+OPEN_CLUSTER = (
+    "in an open cluster no one is authenticated, so it would not keep anyone out; "
+    "storm.security.ca secures it"
+)
 
 
 _WORD_BREAK = re.compile(r"[.-]|(?<=[a-z])(?=[A-Z])")
@@ -67,7 +70,8 @@ class Option:
     """One key of the configuration.
 
     An option with `ignored` is checked and kept for the code of components, but has no effect;
-    one with `refused` is refused where its value asks for something.
+    one with `refused` is refused where its value asks for something, and one with `secured` where
+    it does in an open cluster.
     """
 
     key: str
@@ -81,6 +85,7 @@ class Option:
     null_is_a_value: bool = False  # null means something else than the default
     ignored: str | None = None  # why it has no effect
     refused: str | None = None  # why setting it is an error
+    secured: bool = False  # whether setting it is an error unless the cluster is secured
 
     @property
     def field(self) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from squall_common.config.options import OPTIONS
+from squall_common.config.options.declaration import OPEN_CLUSTER
 from squall_common.config.options.declared.storm import MADE_UP_BY_CLIENTS, STORM_KEYS
 from squall_common.config.options.verdicts import Verdict, asks_for_something
 
@@ -23,9 +24,18 @@ def verdict_of(key: str) -> tuple[Verdict, str] | None:
     return None if storm is None else (storm.verdict, storm.reason)
 
 
-def refused_keys(conf: Mapping[str, Any]) -> dict[str, str]:
-    """The keys that ask for protection which Squall does not give, each with the reason."""
-    return _judged(conf, Verdict.REFUSED)
+def refused_keys(conf: Mapping[str, Any], *, secured: bool = False) -> dict[str, str]:
+    """The keys that ask for protection which Squall does not give, or gives only in a cluster that
+    is `secured`, each with the reason."""
+    found = _judged(conf, Verdict.REFUSED)
+    if not secured:
+        for key, value in conf.items():
+            option = OPTIONS.get(key)
+            if option is None or not option.secured:
+                continue
+            if asks_for_something(value, _storm_default(key)):
+                found[key] = OPEN_CLUSTER
+    return found
 
 
 def ignored_keys(conf: Mapping[str, Any]) -> dict[str, str]:

@@ -35,6 +35,16 @@ class NimbusOptions(Options, frozen=True, kw_only=True):
     storm_security_insecure: bool = False
     storm_http_hosts: tuple[str, ...] | None = None
     storm_messaging_curve: bool | Literal["auto"] = "auto"
+    storm_security_ca: str | None = None
+    storm_security_certificate: str | None = None
+    storm_security_key: str | None = None
+    storm_security_revoked: str | None = None
+    nimbus_users: tuple[str, ...] | None = None
+    nimbus_groups: tuple[str, ...] | None = None
+    nimbus_admins_groups: tuple[str, ...] | None = None
+    nimbus_impersonation_acl: Mapping[str, Mapping[str, tuple[str, ...]]] | None = None
+    storm_group_mapping_service: str = "org.apache.storm.security.auth.ShellBasedGroupsMapping"
+    storm_group_mapping_service_params: Mapping[str, Mapping[str, tuple[str, ...]]] | None = None
     storm_zookeeper_servers: tuple[str, ...] = ("localhost",)
     storm_zookeeper_port: int = 2181
     storm_zookeeper_root: str = "/storm"
@@ -86,6 +96,11 @@ class SupervisorOptions(Options, frozen=True, kw_only=True):
     storm_security_insecure: bool = False
     storm_http_hosts: tuple[str, ...] | None = None
     storm_messaging_curve: bool | Literal["auto"] = "auto"
+    storm_security_ca: str | None = None
+    storm_security_certificate: str | None = None
+    storm_security_key: str | None = None
+    storm_security_revoked: str | None = None
+    supervisor_workers_share_user: bool = False
     storm_zookeeper_servers: tuple[str, ...] = ("localhost",)
     storm_zookeeper_port: int = 2181
     storm_zookeeper_root: str = "/storm"
@@ -189,6 +204,9 @@ class DrpcOptions(Options, frozen=True, kw_only=True):
     storm_bind_host: str = "127.0.0.1"
     storm_security_insecure: bool = False
     storm_http_hosts: tuple[str, ...] | None = None
+    storm_security_ca: str | None = None
+    storm_security_certificate: str | None = None
+    storm_security_key: str | None = None
     drpc_servers: tuple[str, ...] | None = None
     drpc_port: int = 3772
     drpc_invocations_port: int = 3773
@@ -214,6 +232,9 @@ class UiOptions(Options, frozen=True, kw_only=True):
     storm_bind_host: str = "127.0.0.1"
     storm_security_insecure: bool = False
     storm_http_hosts: tuple[str, ...] | None = None
+    storm_security_ca: str | None = None
+    storm_security_certificate: str | None = None
+    storm_security_key: str | None = None
     ui_host: str | None = None
     ui_port: int = 8080
     ui_title: str = "Squall UI"
@@ -233,6 +254,9 @@ class LogviewerOptions(Options, frozen=True, kw_only=True):
     storm_bind_host: str = "127.0.0.1"
     storm_security_insecure: bool = False
     storm_http_hosts: tuple[str, ...] | None = None
+    storm_security_ca: str | None = None
+    storm_security_certificate: str | None = None
+    storm_security_key: str | None = None
     logviewer_port: int = 8000
     logviewer_log_dirs: tuple[str, ...] = ()
 
@@ -248,6 +272,11 @@ class ClientOptions(Options, frozen=True, kw_only=True):
     storm_nimbus_retry_times: int = 3
     storm_nimbus_retry_interval_millis: int = 500  # milliseconds
     storm_nimbus_retry_intervalceiling_millis: int = 60000  # milliseconds
+    storm_security_ca: str | None = None
+    storm_security_certificate: str | None = None
+    storm_security_key: str | None = None
+    storm_security_token_file: str | None = None
+    storm_do_as_user: str | None = None
     storm_zookeeper_servers: tuple[str, ...] = ("localhost",)
     storm_zookeeper_port: int = 2181
     storm_zookeeper_root: str = "/storm"
@@ -283,6 +312,10 @@ class TopologyOptions(Options, frozen=True, kw_only=True):
     topology_acker_executors: int | None = None
     topology_eventlogger_executors: int | None = 0
     topology_version: str | None = None
+    topology_users: tuple[str, ...] = ()
+    topology_groups: tuple[str, ...] = ()
+    topology_readonly_users: tuple[str, ...] = ()
+    topology_readonly_groups: tuple[str, ...] = ()
     topology_component_resources_onheap_memory_mb: float = 128.0  # MiB
     topology_component_resources_offheap_memory_mb: float = 0.0  # MiB
     topology_component_cpu_pcore_percent: float = 10.0  # percent of a core

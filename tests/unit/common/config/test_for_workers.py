@@ -68,11 +68,20 @@ def test_a_worker_reads_no_option_that_it_is_not_given():
         f"{key} in {module}"
         for module, path in modules.items()
         for key in options_read(path)
-        if not key.startswith("topology.") and key not in WORKER_KEYS
+        if not key.startswith("topology.") and key not in WORKER_KEYS | _PROOFS
     }
     assert not missing, f"add to squall_common.config.for_workers: {sorted(missing)}"
 
 
+# How a client of a secured cluster proves who it is. A worker does not: what it would be given, its
+# topology's code could read.
+_PROOFS = {
+    "storm.security.ca",
+    "storm.security.certificate",
+    "storm.security.key",
+    "storm.security.token.file",
+    "storm.doAsUser",
+}
 # What is named in these are lists of keys, or how a daemon or a client reads its configuration.
 _ABOUT_ALL_KEYS = {
     "squall_common.config.load",

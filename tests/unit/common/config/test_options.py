@@ -306,3 +306,11 @@ def test_a_named_file_beats_both(files, tmp_path):
     conf = load_conf(config_file=named, env=files, client=True, warn=said.append)
     assert conf["topology.workers"] == 4
     assert said == []
+
+
+@pytest.mark.parametrize("key", ["nimbus.users", "topology.users", "topology.readonly.groups"])
+def test_lists_of_users_count_in_a_secured_cluster_only(key):
+    with pytest.raises(ConfigError, match=f"{key} is refused: in an open cluster"):
+        validate_conf({key: ["alice"]})
+    validate_conf({key: ["alice"]}, secured=True)
+    validate_conf({key: []})

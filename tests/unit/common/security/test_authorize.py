@@ -82,17 +82,8 @@ def test_without_users_and_groups_every_user_may_submit_but_no_daemon() -> None:
 
 @pytest.mark.parametrize("action", ["killTopology", "getTopologyConf", "readLogs"])
 def test_the_lists_of_a_topology_name_users_and_groups(action: str) -> None:
-    acl = TopologyAcl.of(
-        "alice",
-        {
-            "topology.users": ["bob"],
-            "topology.groups": ["ops"],
-            "topology.readonly.users": ["carol"],
-            "topology.readonly.groups": ["audit"],
-            "logs.users": ["dave"],
-            "logs.groups": ["support"],
-        },
-    )
+    named = TopologyAcl.of("alice", ["bob"], ["ops"], ["carol"], ["audit"])
+    acl = replace(named, logs=Members(frozenset({"dave"}), frozenset({"support"})))
     thing = Topology("count-1-1700000000", "count", acl)
     callers = {
         "owner": user("alice"),
@@ -115,12 +106,6 @@ def test_the_lists_of_a_topology_name_users_and_groups(action: str) -> None:
             "readLogs": {"log reader", "log readers' group"},
         }[action]
     )
-
-
-def test_a_list_that_is_not_a_list_of_texts_names_no_one() -> None:
-    acl = TopologyAcl.of("alice", {"topology.users": "bob", "topology.groups": [1, None, "ops"]})
-    assert not acl.writers.users
-    assert acl.writers.groups == {"ops"}
 
 
 def test_a_supervisor_acts_for_its_own_node_only() -> None:

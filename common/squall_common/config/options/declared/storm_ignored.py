@@ -419,7 +419,7 @@ KEYS: tuple[StormKey, ...] = (
         },
     ),
     *ignored(
-        "groups are not looked up yet",
+        "groups are looked up again after two minutes",
         {
             "storm.group.mapping.service.cache.duration.secs": 120,
         },

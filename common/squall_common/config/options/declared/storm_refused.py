@@ -50,7 +50,7 @@ KEYS: tuple[StormKey, ...] = (
         },
     ),
     *refused(
-        "Squall does not authorize callers yet, so it would not keep anyone out",
+        "Squall does not do that yet, so it would not keep anyone out",
         {
             "drpc.authorizer": None,
             "drpc.authorizer.acl": None,
@@ -58,27 +58,15 @@ KEYS: tuple[StormKey, ...] = (
             "drpc.authorizer.acl.strict": False,
             "logs.groups": None,
             "logs.users": None,
-            "nimbus.admins.groups": None,
             "nimbus.authorizer": None,
             "nimbus.daemon.user": None,
             "nimbus.daemon.users": None,
-            "nimbus.groups": None,
-            "nimbus.impersonation.acl": None,
             "nimbus.impersonation.authorizer": None,
-            "nimbus.users": None,
             "storm.auth.simple-white-list.users": [],
             "storm.blobstore.acl.validation.enabled": False,
+            "storm.principal.tolocal": "org.apache.storm.security.auth.DefaultPrincipalToLocal",
             "supervisor.authorizer": None,
             "ui.users": None,
-        },
-    ),
-    *refused(
-        "Squall does not authenticate users yet, so there is no name to map or to act for",
-        {
-            "storm.doAsUser": None,
-            "storm.group.mapping.service": "org.apache.storm.security.auth.ShellBasedGroupsMapping",
-            "storm.group.mapping.service.params": None,
-            "storm.principal.tolocal": "org.apache.storm.security.auth.DefaultPrincipalToLocal",
         },
     ),
     *refused(

@@ -1,0 +1,158 @@
+"""The server's side: who the peer of a connection is, by its certificate or its token."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from cryptography import x509
+
+from squall_common.authentication import mechanisms
+from squall_common.authentication.files import Trusted
+from squall_common.authentication.groups import Groups
+from squall_common.security.acl import ClusterAcl
+from squall_common.security.audit import AuditLog
+from squall_common.security.authorize import Denied, may_impersonate
+from squall_common.security.certificates import CertificateError, check_issued
+from squall_common.security.identity import Channel, IdentityError, Principal, Role, check_name
+from squall_common.security.signing import Trust
+from squall_common.security.tokens import (
+    Revocations,
+    Token,
+    TokenError,
+    principal_of,
+    verify_token,
+)
+from squall_thrift.serving.authentication import RefusedError
+
+
+@dataclass(frozen=True, slots=True)
+class Proved:
+    """A peer that proved who it is: the caller, and what it showed."""
+
+    caller: Principal
+    token: Token | None = None
+    serial: int | None = None
+
+    @property
+    def principal(self) -> str:
+        """The name that owns what it makes: a user's own, or `supervisor:NAME`."""
+        return self.caller.user or str(self.caller)
+
+
+class Revoked(Protocol):
+    """What counts no longer. A daemon that does not know which tokens were revoked (None) accepts
+    none."""
+
+    def serials(self) -> Collection[int]: ...
+
+    def tokens(self) -> Revocations | None: ...
+
+
+class PeerAuthenticator:
+    """Implements `squall_thrift.serving.authentication.Authenticator`. `now` is the time in
+    seconds since the epoch."""
+
+    def __init__(
+        self,
+        trusted: Trusted,
+        *,
+        acls: ClusterAcl,
+        groups: Groups,
+        revoked: Revoked,
+        audit: AuditLog,
+        now: Callable[[], float],
+    ) -> None:
+        self._trusted = trusted
+        self._context = trusted.server_context()
+        self._acls = acls
+        self._groups = groups
+        self._revoked = revoked
+        self._audit = audit
+        self._now = now
+        self._trust = Trust(trusted.cluster, trusted.ca, revoked.serials)
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        return self._context
+
+    async def accept(
+        self, mechanism: str, response: bytes, certificate: bytes | None, peer: str
+    ) -> Proved:
+        host = peer.rpartition(":")[0].strip("[]")
+        try:
+            if mechanism == mechanisms.EXTERNAL:
+                act_for = mechanisms.parse_external(response)
+                proved = self._by_certificate(certificate, host)
+            elif mechanism == mechanisms.OAUTHBEARER:
+                text, act_for = mechanisms.parse_bearer(response)
+                revocations = self._revoked.tokens()
+                if revocations is None:
+                    raise RefusedError("this daemon accepts certificates only")
+                token = verify_token(text, self._trust, revocations, self._now())
+                proved = Proved(principal_of(token, host), token=token)
+            else:
+                raise RefusedError(f"there is no mechanism {mechanism!r}")
+        except (mechanisms.ResponseError, TokenError, CertificateError, IdentityError) as error:
+            raise RefusedError(str(error)) from error
+        user = proved.caller.user
+        if user is not None:
+            proved = replace(
+                proved, caller=replace(proved.caller, groups=await self._groups.of(user))
+            )
+        if act_for is not None and act_for != user:
+            proved = replace(proved, caller=await self._acting(proved.caller, act_for))
+        return proved
+
+    def refused(self, peer: str, reason: str) -> None:
+        self._audit.stranger(peer, reason)
+
+    def ended(self, proved: Proved) -> str | None:
+        """Why what a peer has proved counts no longer, though its connection stays; or None."""
+        if proved.serial is not None and proved.serial in self._revoked.serials():
+            return f"the certificate of {proved.caller} was revoked"
+        revocations = self._revoked.tokens()
+        if (
+            proved.token is not None
+            and revocations is not None
+            and revocations.token_revoked(proved.token)
+        ):
+            return f"token {proved.token.id} of {proved.token.user} was revoked"
+        return None
+
+    def _by_certificate(self, certificate: bytes | None, host: str) -> Proved:
+        if certificate is None:
+            raise RefusedError("EXTERNAL: the peer showed no certificate")
+        try:
+            found = x509.load_der_x509_certificate(certificate)
+        except ValueError as error:
+            raise RefusedError("the certificate cannot be read") from error
+        trusted = self._trusted
+        holder = check_issued(found, trusted.ca, trusted.cluster, self._now())
+        if holder.serial in self._revoked.serials():
+            raise RefusedError(f"the certificate of {holder.role.value}:{holder.name} was revoked")
+        ends = found.not_valid_after_utc.timestamp()
+        caller = Principal(holder.role, holder.name, Channel.CERTIFICATE, host=host, expires=ends)
+        return Proved(caller, serial=holder.serial)
+
+    async def _acting(self, caller: Principal, name: str) -> Principal:
+        """The user `name`, whom the caller may act for. Raises RefusedError."""
+        try:
+            check_name(name)
+        except IdentityError as error:
+            raise RefusedError(str(error)) from error
+        groups = await self._groups.of(name)
+        decision = may_impersonate(caller, name, groups, self._acls)
+        if isinstance(decision, Denied):
+            raise RefusedError(decision.reason)
+        return Principal(
+            Role.USER,
+            name,
+            caller.channel,
+            groups,
+            caller.host,
+            expires=caller.expires,
+            real=caller,
+        )

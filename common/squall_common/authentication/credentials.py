@@ -1,0 +1,127 @@
+"""The client's side: how a command or a daemon proves to Nimbus who it is.
+
+With a certificate it is EXTERNAL, without one the token in a file. A client uses what its
+configuration has and never falls back to something else; without `storm.security.ca` it speaks in
+the clear and shows nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import ssl
+import time
+from pathlib import Path
+from typing import Protocol
+
+from cryptography import x509
+
+from squall_common.authentication import mechanisms
+from squall_common.authentication.files import Trusted, read_trusted
+from squall_common.authentication.options import SecurityOptions
+from squall_common.errors import ConfigError
+from squall_common.security.certificates import CertificateError, check_issued
+from squall_common.security.identity import IdentityError, Role
+from squall_thrift.serving.authentication import RefusedError
+
+_TOKEN_BYTES_MAX = 16_384
+
+
+class ClientSecurityOptions(SecurityOptions, Protocol):
+    """The options that this reads."""
+
+    @property
+    def storm_security_token_file(self) -> str | None: ...
+
+    @property
+    def storm_do_as_user(self) -> str | None: ...
+
+
+class ClientCredentials:
+    """Implements `squall_thrift.serving.authentication.Credentials`."""
+
+    def __init__(
+        self, trusted: Trusted, server: Role, token_file: Path, act_for: str | None
+    ) -> None:
+        self._trusted = trusted
+        self._server = server
+        self._token_file = token_file
+        self._act_for = act_for
+
+    @functools.cached_property
+    def context(self) -> ssl.SSLContext:
+        return self._trusted.client_context()
+
+    def check_server(self, certificate: bytes) -> None:
+        trusted = self._trusted
+        try:
+            found = x509.load_der_x509_certificate(certificate)
+            holder = check_issued(found, trusted.ca, trusted.cluster, time.time())
+        except (CertificateError, IdentityError, ValueError) as error:
+            raise RefusedError(f"its certificate is not one of the cluster: {error}") from error
+        if holder.role is not self._server:
+            raise RefusedError(
+                f"it is {holder.role.value}:{holder.name}, and not a {self._server.value}"
+            )
+
+    def initial(self) -> tuple[str, bytes]:
+        if self._trusted.own is not None:
+            return mechanisms.EXTERNAL, mechanisms.external(self._act_for)
+        return mechanisms.OAUTHBEARER, mechanisms.bearer(self._token(), self._act_for)
+
+    def _token(self) -> str:
+        try:
+            with self._token_file.open("rb") as file:
+                if os.fstat(file.fileno()).st_mode & 0o077:
+                    raise RefusedError(
+                        f"{self._token_file} may be read by others: chmod 600 {self._token_file}"
+                    )
+                token = file.read(_TOKEN_BYTES_MAX).decode("ascii", "replace").strip()
+        except OSError as error:
+            raise RefusedError(
+                f"there is no token in {self._token_file} ({error.strerror}), and no "
+                "storm.security.certificate: 'storm login' gets a token"
+            ) from error
+        if not token:
+            raise RefusedError(f"{self._token_file} is empty: 'storm login' gets a token")
+        return token
+
+
+def default_token_file() -> Path:
+    """`~/.storm/token`."""
+    return Path(os.path.expanduser("~")) / ".storm" / "token"
+
+
+@functools.lru_cache(maxsize=16)
+def _credentials(
+    options: tuple[str | None, ...], server: Role, token_file: Path, act_for: str | None
+) -> ClientCredentials | None:
+    trusted = read_trusted(_Files(*options))
+    return None if trusted is None else ClientCredentials(trusted, server, token_file, act_for)
+
+
+class _Files:
+    def __init__(self, ca: str | None, certificate: str | None, key: str | None) -> None:
+        self.storm_security_ca = ca
+        self.storm_security_certificate = certificate
+        self.storm_security_key = key
+
+
+def credentials_of(
+    options: ClientSecurityOptions, server: Role = Role.NIMBUS
+) -> ClientCredentials | None:
+    """The credentials for a daemon of a role; None if the cluster is open. Files are read once a
+    process, a token each time. Raises ConfigError."""
+    if options.storm_security_ca is None and options.storm_do_as_user is not None:
+        raise ConfigError("storm.doAsUser has no effect in an open cluster")
+    named = options.storm_security_token_file
+    return _credentials(
+        (
+            options.storm_security_ca,
+            options.storm_security_certificate,
+            options.storm_security_key,
+        ),
+        server,
+        default_token_file() if named is None else Path(named),
+        options.storm_do_as_user,
+    )

@@ -1,0 +1,155 @@
+"""Who may do what: certificates, tokens, users and groups."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from squall_common.config.options.declaration import (
+    CLIENT,
+    COMMAND,
+    DAEMON,
+    DAEMONS,
+    NIMBUS,
+    OURS,
+    SUPERVISOR,
+    Option,
+)
+from squall_common.config.options.kinds import TEXT, YES_NO, either, list_of, map_of
+
+NAMES = list_of(TEXT)
+_GROUPS_FROM = replace(
+    either(
+        "org.apache.storm.security.auth.ShellBasedGroupsMapping",
+        "org.apache.storm.security.auth.FixedGroupsMapping",
+    ),
+    annotation="str",
+)
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        "storm.security.ca",
+        TEXT,
+        None,
+        "File with the certificate of the cluster's CA, in PEM (storm admin ca init). With it the "
+        "cluster is secured: Nimbus and who calls it prove who they are. null: the cluster is "
+        "open.",
+        scope=DAEMON | CLIENT,
+        readers=DAEMONS | COMMAND,
+        storm=OURS,
+    ),
+    Option(
+        "storm.security.certificate",
+        TEXT,
+        None,
+        "File with the certificate of this daemon or user, in PEM (storm admin ca issue). A "
+        "command without one shows its token.",
+        scope=DAEMON | CLIENT,
+        readers=DAEMONS | COMMAND,
+        storm=OURS,
+    ),
+    Option(
+        "storm.security.key",
+        TEXT,
+        None,
+        "File with the key of storm.security.certificate, which no one else may read.",
+        scope=DAEMON | CLIENT,
+        readers=DAEMONS | COMMAND,
+        storm=OURS,
+    ),
+    Option(
+        "storm.security.revoked",
+        TEXT,
+        None,
+        "File with the certificates that the CA has revoked (storm admin ca revoke writes it). "
+        "Read at the start and when it changes.",
+        scope=DAEMON,
+        readers=NIMBUS | SUPERVISOR,
+        storm=OURS,
+    ),
+    Option(
+        "storm.security.token.file",
+        TEXT,
+        None,
+        "File with the token that a command shows (storm login writes it); null: ~/.storm/token.",
+        scope=CLIENT,
+        readers=COMMAND,
+        storm=OURS,
+    ),
+    Option(
+        "storm.doAsUser",
+        TEXT,
+        None,
+        "User that a command acts for, if nimbus.impersonation.acl lets its own user.",
+        scope=CLIENT,
+        readers=COMMAND,
+        secured=True,
+    ),
+    Option(
+        "supervisor.workers.share.user",
+        YES_NO,
+        False,
+        "In a secured cluster a supervisor without supervisor.run.worker.as.user starts only with "
+        "true: it accepts that the workers of all topologies run as the supervisor's own user, and "
+        "can read each other's files and keys, and the supervisor's.",
+        scope=DAEMON,
+        readers=SUPERVISOR,
+        storm=OURS,
+    ),
+    Option(
+        "nimbus.users",
+        NAMES,
+        None,
+        "Users who may submit topologies and look at the cluster; null, and no nimbus.groups: "
+        "every user that is authenticated.",
+        scope=DAEMON,
+        readers=NIMBUS,
+        secured=True,
+    ),
+    Option(
+        "nimbus.groups",
+        NAMES,
+        None,
+        "Groups whose users may do what nimbus.users may.",
+        scope=DAEMON,
+        readers=NIMBUS,
+        secured=True,
+    ),
+    Option(
+        "nimbus.admins.groups",
+        NAMES,
+        None,
+        "Groups whose users are administrators, as nimbus.admins are.",
+        scope=DAEMON,
+        readers=NIMBUS,
+        secured=True,
+    ),
+    Option(
+        "nimbus.impersonation.acl",
+        map_of(map_of(NAMES)),
+        None,
+        "Who may act for other users: by user, `hosts` that it calls from and `groups` of those it "
+        'acts for; "*" is all.',
+        scope=DAEMON,
+        readers=NIMBUS,
+        secured=True,
+    ),
+    Option(
+        "storm.group.mapping.service",
+        _GROUPS_FROM,
+        "org.apache.storm.security.auth.ShellBasedGroupsMapping",
+        "Where the groups of a user come from: the operating system of Nimbus (no shell is "
+        "started), or storm.group.mapping.service.params.",
+        scope=DAEMON,
+        readers=NIMBUS,
+        secured=True,
+    ),
+    Option(
+        "storm.group.mapping.service.params",
+        map_of(map_of(NAMES)),
+        None,
+        "For FixedGroupsMapping: `storm.fixed.group.mapping`, a map from user to groups.",
+        scope=DAEMON,
+        readers=NIMBUS,
+        secured=True,
+    ),
+)

@@ -1,0 +1,82 @@
+"""Puts together what a Nimbus of a secured cluster has besides."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from squall_common.authentication.authenticator import PeerAuthenticator
+from squall_common.authentication.files import RevokedFile, Trusted
+from squall_common.authentication.groups import Groups, Source, fixed_groups, system_groups
+from squall_common.cluster.leader import Fence
+from squall_common.cluster.state import ClusterState
+from squall_common.config.options.typed import NimbusOptions
+from squall_common.daemon.clock import Clock
+from squall_common.daemon.files import make_private_dirs
+from squall_common.security.access import SecuredAccess
+from squall_common.security.acl import ClusterAcl, Impersonation, Members
+from squall_common.security.audit import AuditFile, AuditLog
+from squall_nimbus.access.tokens import Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Secured:
+    """The parts of a Nimbus of a secured cluster."""
+
+    access: SecuredAccess
+    tokens: Tokens
+    authenticator: PeerAuthenticator
+    close: Callable[[], None]
+
+
+def secure(
+    trusted: Trusted,
+    options: NimbusOptions,
+    state: ClusterState,
+    *,
+    fence: Callable[[], Awaitable[Fence]],
+    clock: Clock,
+) -> Secured:
+    """The parts that a Nimbus of a secured cluster has besides. Raises ConfigError, OSError."""
+    local = Path(options.storm_local_dir)
+    folder = local / "nimbus" / "security"
+    make_private_dirs(folder)
+    revoked = RevokedFile(
+        options.storm_security_revoked, trusted, folder / "revoked-certificates.jws"
+    )
+    tokens = Tokens(trusted, state, folder, revoked=revoked, fence=fence, clock=clock)
+    acls = cluster_acl(options)
+    logs = Path(options.storm_log_dir) if options.storm_log_dir else local / "logs"
+    file = AuditFile(logs / "nimbus-audit.log")
+    audit = AuditLog(file, clock.time)
+    authenticator = PeerAuthenticator(
+        trusted,
+        acls=acls,
+        groups=Groups(_groups_source(options)),
+        revoked=tokens,
+        audit=audit,
+        now=clock.time,
+    )
+    access = SecuredAccess(acls, audit, ended=authenticator.ended, now=clock.time)
+    return Secured(access, tokens, authenticator, file.close)
+
+
+def _groups_source(options: NimbusOptions) -> Source:
+    if options.storm_group_mapping_service.endswith("FixedGroupsMapping"):
+        params = options.storm_group_mapping_service_params or {}
+        return fixed_groups(params.get("storm.fixed.group.mapping") or {})
+    return system_groups
+
+
+def cluster_acl(options: NimbusOptions) -> ClusterAcl:
+    """The roles that the site's configuration gives."""
+    return ClusterAcl(
+        admins=Members.of(options.nimbus_admins, options.nimbus_admins_groups),
+        users=Members.of(options.nimbus_users, options.nimbus_groups),
+        supervisors=Members.of(options.nimbus_supervisor_users, ()),
+        impersonation={
+            user: Impersonation(frozenset(rule.get("hosts", ())), frozenset(rule.get("groups", ())))
+            for user, rule in (options.nimbus_impersonation_acl or {}).items()
+        },
+    )

@@ -1,0 +1,181 @@
+"""The tokens of the cluster: the leader issues and revokes them, every Nimbus verifies them.
+
+The register (`squall_common.security.revocation`) is signed, and published in ZooKeeper. Each
+Nimbus looks there every ten seconds, and keeps the highest number that it has seen on its own disk:
+a ZooKeeper that is rolled back, or emptied, revives no token.
+
+A Nimbus makes its signing keys anew at each start, and keeps them in memory alone: what they sign
+carries their endorsement, so nobody needs them later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from pathlib import Path
+
+from squall_common.authentication.files import RevokedFile, Trusted
+from squall_common.cluster.leader import Fence
+from squall_common.cluster.state import ClusterState
+from squall_common.daemon.clock import Clock
+from squall_common.daemon.files import write_atomic
+from squall_common.daemon.logs import get_logger
+from squall_common.errors import SquallError
+from squall_common.security.certificates import read_key
+from squall_common.security.jws import SignatureError
+from squall_common.security.revocation import TokenRegister, newest
+from squall_common.security.signing import SigningKey, Trust, Use
+from squall_common.security.tokens import Token, TokenError, make_token, sign_token
+from squall_thrift.serving.throttle import Throttle
+
+log = get_logger(__name__)
+
+_DAY_SECS = 86_400
+
+
+class Tokens:
+    """Implements `squall_common.authentication.authenticator.Revoked`."""
+
+    def __init__(
+        self,
+        trusted: Trusted,
+        state: ClusterState,
+        folder: Path,
+        *,
+        revoked: RevokedFile,
+        fence: Callable[[], Awaitable[Fence]],
+        clock: Clock,
+    ) -> None:
+        self._trusted = trusted
+        self._state = state
+        self._file = folder / "token-register.jws"
+        self._revoked = revoked
+        self._fence = fence
+        self._clock = clock
+        self._trust = Trust(trusted.cluster, trusted.ca, revoked.serials)
+        self._register = TokenRegister()
+        self._keys: dict[Use, SigningKey] = {}
+        self._lock = asyncio.Lock()
+        self._throttle = Throttle()
+
+    def serials(self) -> Collection[int]:
+        """Of certificates that were revoked."""
+        return self._revoked.serials()
+
+    def tokens(self) -> TokenRegister:
+        """The newest register that this Nimbus knows."""
+        return self._register
+
+    def open(self) -> None:
+        """Read the disk. Raises SquallError: without what it has revoked, Nimbus does not start."""
+        self._revoked.open()
+        if self._file.exists():
+            try:
+                self._register = TokenRegister.verify(self._file.read_text("ascii"), self._trust)
+            except (OSError, ValueError) as error:
+                raise SquallError(
+                    f"the register of tokens, {self._file}, cannot be read: {error}",
+                    hint="Remove it to go by what ZooKeeper has.",
+                ) from error
+
+    async def refresh(self) -> None:
+        """Look at what was revoked, by the CA and by the leader. Raises StoreError."""
+        why = await asyncio.to_thread(self._revoked.refresh)
+        if why is not None and (left_out := self._throttle.left_out("revoked")) is not None:
+            log.error("revoked_certificates_refused", reason=why, left_out=left_out)
+        found = await self._state.token_register()
+        if found is None:
+            return
+        try:
+            seen = TokenRegister.verify(found.decode("ascii", "replace"), self._trust)
+        except SignatureError as error:
+            if (left_out := self._throttle.left_out("register")) is not None:
+                log.error("token_register_refused", reason=error, left_out=left_out)
+            return
+        if seen.number < self._register.number:
+            if (left_out := self._throttle.left_out("rolled back")) is not None:
+                log.error(
+                    "token_register_rolled_back",
+                    number=seen.number,
+                    kept=self._register.number,
+                    left_out=left_out,
+                )
+            return
+        register = newest(self._register, seen)
+        if register != self._register:
+            await self._keep(register, found)
+
+    async def create(
+        self,
+        user: str,
+        lifetime_secs: int,
+        label: str,
+        actions: Collection[str] | None,
+        topologies: Collection[str] | None,
+    ) -> str:
+        """Issue a token, and return its text. Raises SquallError, NotLeaderError, StoreError."""
+        now = self._clock.time()
+        try:
+            token = make_token(
+                user, lifetime_secs, now, label=label, actions=actions, topologies=topologies
+            )
+            await self._change(lambda register: register.with_token(token, now))
+        except TokenError as error:
+            raise SquallError(str(error)) from error
+        return sign_token(token, self._key(Use.TOKEN))
+
+    def issued(self, user: str | None) -> list[Token]:
+        """The tokens that live, of one user or of all, the oldest first."""
+        now = self._clock.time()
+        return sorted(
+            (
+                one
+                for one in self._register.issued.values()
+                if one.expires > now and user in (None, one.user)
+            ),
+            key=lambda one: one.issued,
+        )
+
+    def owner(self, token_id: str) -> str | None:
+        """Whose token it is; None if there is none."""
+        token = self._register.issued.get(token_id)
+        return None if token is None else token.user
+
+    async def revoke(self, token_id: str) -> None:
+        """Raises as `create` does."""
+        try:
+            await self._change(
+                lambda register: register.without_token(token_id, self._clock.time())
+            )
+        except TokenError as error:
+            raise SquallError(str(error)) from error
+
+    async def revoke_user(self, user: str) -> None:
+        """Revoke all tokens of a user. Raises as `create` does."""
+        await self._change(lambda register: register.without_user(user, self._clock.time()))
+
+    async def _change(self, change: Callable[[TokenRegister], TokenRegister]) -> None:
+        """Publish the next register, then keep it: what was answered is known to all."""
+        async with self._lock:
+            fence = await self._fence()
+            await self.refresh()
+            register = change(self._register)
+            text = register.sign(self._key(Use.RECORD), self._clock.time()).encode()
+            await self._state.put_token_register(text, guard=fence)
+            await self._keep(register, text)
+
+    async def _keep(self, register: TokenRegister, text: bytes) -> None:
+        await asyncio.to_thread(write_atomic, self._file, text, mode=0o600)
+        self._register = register
+
+    def _key(self, use: Use) -> SigningKey:
+        """The key for a use; a new one a day before the last one ends."""
+        now = self._clock.time()
+        key = self._keys.get(use)
+        if key is None or now > key.not_after - _DAY_SECS:
+            own = self._trusted.own
+            assert own is not None
+            private = read_key(Path(own.key_file).read_bytes())
+            key = SigningKey.make(use, self._trusted.cluster, own.certificate, private, now)
+            self._keys[use] = key
+        return key

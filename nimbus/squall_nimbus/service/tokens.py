@@ -1,0 +1,90 @@
+"""Calls on tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from squall_common.security.access import caller_of
+from squall_common.security.acl import OwnToken
+from squall_nimbus.service.base import Calls, needed, operation, refused
+from squall_thrift import storm
+from squall_thrift.serving.authorization import Call
+
+if TYPE_CHECKING:
+    from squall_common.security.tokens import Token
+    from squall_nimbus.access.tokens import Tokens
+
+_NAMES_MAX = 100
+
+
+def _info(token: Token) -> storm.TokenInfo:
+    return storm.TokenInfo(
+        id=token.id,
+        user=token.user,
+        issued=token.issued,
+        expires=token.expires,
+        label=token.label,
+        actions=None if token.actions is None else sorted(token.actions),
+        topologies=None if token.topologies is None else sorted(token.topologies),
+    )
+
+
+class TokenCalls(Calls):
+    """createToken, listTokens, revokeToken, revokeTokens: in a secured cluster only."""
+
+    @property
+    def _tokens(self) -> Tokens:
+        tokens = self.nimbus.tokens
+        if tokens is None:
+            raise refused("this cluster is open: it has no tokens (see docs/security.md)")
+        return tokens
+
+    def _user(self, call: Call, user: str | None) -> str:
+        """The named user, else the caller's own. Raises a refusal for a daemon without one."""
+        caller = caller_of(call)
+        own = None if caller is None else caller.user
+        return needed(user or own, "user")
+
+    @operation("createToken", decides=True)
+    async def createToken(
+        self,
+        call: Call,
+        user: str | None,
+        lifetimeSecs: int | None,
+        label: str | None,
+        actions: Sequence[str] | None,
+        topologies: Sequence[str] | None,
+    ) -> str:
+        """The token's text, which is shown this once. Actions and topologies that are not given
+        limit nothing; a list of none is refused."""
+        tokens, name = self._tokens, self._user(call, user)
+        self.nimbus.access.require(call, "createToken", OwnToken(name))
+        return await tokens.create(
+            name, needed(lifetimeSecs, "lifetimeSecs"), label or "", actions, topologies
+        )
+
+    @operation("listTokens")
+    async def listTokens(self, call: Call, user: str | None) -> list[storm.TokenInfo]:
+        """The tokens that live, of a user or of all: those that the caller could revoke."""
+        found = self._tokens.issued(user)
+        shown = self.nimbus.access.shown(call, "revokeToken", found, lambda one: OwnToken(one.user))
+        return [_info(one) for one in shown]
+
+    @operation("revokeToken", decides=True)
+    async def revokeToken(self, call: Call, id: str | None) -> None:
+        tokens, token_id = self._tokens, needed(id, "id")
+        owner = tokens.owner(token_id)
+        thing = OwnToken(owner or "")
+        if owner is None or not self.nimbus.access.may(call, "revokeToken", thing):
+            # One of another user is as good as none.
+            raise refused(f"there is no token {token_id[:_NAMES_MAX]!r}")
+        self.nimbus.access.require(call, "revokeToken", thing)
+        await tokens.revoke(token_id)
+
+    @operation("revokeToken", decides=True)
+    async def revokeTokens(self, call: Call, user: str | None) -> None:
+        """All tokens that a user has by now."""
+        tokens, name = self._tokens, self._user(call, user)
+        self.nimbus.access.require(call, "revokeToken", OwnToken(name))
+        await tokens.revoke_user(name)

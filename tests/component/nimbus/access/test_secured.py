@@ -1,0 +1,433 @@
+"""A secured Nimbus behind its real port: TLS, certificates, tokens, and every method."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.nimbus_service import eventually, package, topology
+from tests.support.secured_nimbus import Certificates, SecuredNimbus, secured_nimbus
+
+from squall_common.security.acl import (
+    ADMIN,
+    READ,
+    WRITE,
+    Blob,
+    ClusterAcl,
+    Members,
+    Node,
+    Object,
+    OwnToken,
+    Topology,
+    TopologyAcl,
+)
+from squall_common.security.actions import ACTIONS, Kind
+from squall_common.security.authorize import Allowed, authorize
+from squall_common.security.identity import Channel, Principal, Role
+from squall_common.topology.model import WorkerSlot
+from squall_nimbus.service import NimbusService
+from squall_thrift import storm
+from squall_thrift.client import ThriftApplicationError, ThriftClient, ThriftTransportError
+from squall_thrift.serving.authorization import permission_of
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates")).create()
+
+
+@pytest.fixture
+async def nimbus(tmp_path: Path, certificates: Certificates) -> AsyncIterator[SecuredNimbus]:
+    async with secured_nimbus(tmp_path / "nimbus", certificates) as running:
+        yield running
+
+
+async def submit(client: ThriftClient, name: str, conf: dict[str, Any] | None = None) -> None:
+    location = await client.call("beginFileUpload")
+    await client.call("uploadChunk", location, package())
+    await client.call("finishFileUpload", location)
+    await client.call("submitTopology", name, location, json.dumps(conf or {}), topology())
+
+
+async def names(client: ThriftClient) -> list[str]:
+    return [one.name for one in await client.call("getTopologySummaries")]
+
+
+async def test_a_topology_is_for_whom_its_lists_name(nimbus: SecuredNimbus) -> None:
+    """The owner is who submitted. Others do not learn that it exists."""
+    lists = {"topology.groups": ["ops"], "topology.readonly.users": ["carol"]}
+    async with nimbus.user("alice") as alice:
+        await submit(alice, "count", lists)
+        [summary] = await alice.call("getTopologySummaries")
+        assert summary.owner == "alice"
+        conf = json.loads(await alice.call("getTopologyConf", summary.id))
+        assert conf["topology.submitter.user"] == "alice"
+    async with nimbus.user("eve") as eve:
+        assert await names(eve) == []
+        assert (await eve.call("getClusterInfo")).topologies == []
+        assert (await eve.call("getTopologyHistory", "alice")).topo_ids == []
+        assert await eve.call("getOwnerResourceSummaries") == []
+        absent = []
+        for name in ("count", "none"):
+            with pytest.raises(storm.NotAliveException) as refused:
+                await eve.call("killTopology", name)
+            absent.append(refused.value.msg.replace(name, "NAME"))
+        assert absent[0] == absent[1]
+        with pytest.raises(storm.NotAliveException):
+            await eve.call("getTopologyConf", summary.id)
+        with pytest.raises(storm.AlreadyAliveException):  # what a name taken cannot hide
+            await submit(eve, "count")
+    async with nimbus.user("carol") as carol:
+        assert await names(carol) == ["count"]
+        assert await carol.call("getTopologyConf", summary.id)
+        with pytest.raises(storm.AuthorizationException) as denied:
+            await carol.call("killTopology", "count")
+        assert denied.value.msg == "killTopology is not allowed"
+    async with nimbus.user("bob") as bob:
+        await bob.call("deactivate", "count")
+    async with nimbus.user("root") as root:
+        await root.call("activate", "count")
+        await root.call("killTopologyWithOpts", "count", storm.KillOptions(wait_secs=0))
+    lines = audit(nimbus)
+    assert [(one["action"], one["principal"]) for one in lines if one["decision"] == "allowed"] == [
+        ("submitTopology", "user:alice"),
+        ("submitTopology", "user:eve"),
+        ("deactivate", "user:bob"),
+        ("activate", "user:root"),
+        ("killTopology", "user:root"),
+    ]
+    refusal = next(one for one in lines if one["decision"] == "refused")
+    assert refusal["action"] == "killTopology"
+    assert refusal["principal"] == "user:eve"
+    assert refusal["object"] == summary.id
+    assert refusal["host"].startswith("127.0.0.1:")
+
+
+def audit(nimbus: SecuredNimbus) -> list[dict[str, Any]]:
+    folder = Path(nimbus.local.conf["storm.local.dir"])
+    text = (folder / "logs" / "nimbus-audit.log").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+async def test_every_method_answers_as_the_matrix_says(nimbus: SecuredNimbus) -> None:
+    """The reviewed matrix is about decisions; this is about what comes over the wire: no handler
+    forgets to ask."""
+    async with nimbus.user("alice") as alice:
+        await submit(alice, "count")
+        [summary] = await alice.call("getTopologySummaries")
+        session = await alice.call(
+            "beginCreateBlob", "words", storm.SettableBlobMeta(acl=[], replication_factor=1)
+        )
+        await alice.call("finishBlobUpload", session)
+    host = "127.0.0.1"
+    callers = [
+        (nimbus.user("frank"), user("frank")),
+        (nimbus.daemon(Role.SUPERVISOR, "node-1"), daemon(Role.SUPERVISOR, "node-1")),
+        (nimbus.daemon(Role.SUPERVISOR, "node-2"), daemon(Role.SUPERVISOR, "node-2")),
+        (nimbus.daemon(Role.UI, "ui"), daemon(Role.UI, "ui")),
+    ]
+    acls = ClusterAcl(admins=Members(frozenset({"root"})))
+    slots = frozenset({"node-1"})
+    wrong = []
+    for connection, caller in callers:
+        async with connection as client:
+            for name, method in storm.Nimbus.methods.items():
+                action = str(permission_of(getattr(NimbusService, name)))
+                if action in ("killTopology", "deleteBlob"):
+                    continue  # the last ones, below
+                arguments = [
+                    argument(name, field.name, summary.id, host) for field in method.args.fields
+                ]
+                thing = an_object(action, name, summary.id, slots)
+                expected = isinstance(authorize(caller, action, thing, acls, 0.0), Allowed)
+                if await allowed(client, name, arguments) != expected:
+                    wrong.append(f"{caller}: {name} is {'refused' if expected else 'allowed'}")
+    assert not wrong, "\n".join(wrong)
+
+
+def user(name: str) -> Principal:
+    return Principal(Role.USER, name, Channel.CERTIFICATE)
+
+
+def daemon(role: Role, name: str) -> Principal:
+    return Principal(role, name, Channel.CERTIFICATE)
+
+
+def an_object(action: str, method: str, topology_id: str, nodes: frozenset[str]) -> Object:
+    match ACTIONS[action].kind:
+        case Kind.TOPOLOGY:
+            # It has no slot yet.
+            return Topology(topology_id, "count", TopologyAcl("alice"))
+        case Kind.BLOB:
+            bits = {"setBlobMeta": ADMIN, "beginUpdateBlob": WRITE, "updateBlobReplication": WRITE}
+            acl = (storm.AccessControl(type=2, name="alice", access=7),)
+            return Blob("words", acl, bits.get(method, READ))  # type: ignore[arg-type]
+        case Kind.NODE:
+            return Node("node-1")
+        case Kind.TOKEN:
+            return OwnToken("alice")
+        case _:
+            return None
+
+
+def argument(method: str, name: str, topology_id: str, host: str) -> Any:
+    """An argument that names alice's topology, her blob or node-1."""
+    by_id = {
+        "setWorkerProfiler", "getComponentPendingProfileActions", "getTopologySummary",
+        "getTopologyInfo", "getTopologyInfoWithOpts", "getTopologyPageInfo", "getTopologyConf",
+        "getTopology", "getUserTopology",
+    }  # fmt: skip
+    beat = storm.SupervisorWorkerHeartbeat(storm_id=topology_id, executors=[], time_secs=1)
+    return {
+        "name": "count",
+        "id": topology_id if method in by_id else "none",
+        "meta": storm.SettableBlobMeta(acl=[], replication_factor=1),
+        "replication": 1,
+        "topology_id": topology_id,
+        "topologyId": topology_id,
+        "key": "words",
+        "blobKey": "words",
+        "node": "node-1",
+        "receiver": "supervisor/node-1",
+        "heartbeats": storm.SupervisorWorkerHeartbeats(
+            supervisor_id="node-1", worker_heartbeats=[]
+        ),
+        "heatbeat": beat,
+        "metrics": storm.WorkerMetrics(
+            topologyId=topology_id,
+            port=1,
+            hostname=host,
+            metricList=storm.WorkerMetricList(metrics=[]),
+        ),
+        "user": "alice",
+        "window": "600",
+        "host": host,
+    }.get(name)
+
+
+async def allowed(client: ThriftClient, method: str, arguments: list[Any]) -> bool:
+    """Whether a call was let through, whatever it then did."""
+    try:
+        await client.call(method, *arguments)
+    except storm.AuthorizationException as error:
+        return not error.msg.endswith(" is not allowed")  # what a handler refuses for its reasons
+    except storm.NotAliveException:
+        return False
+    except ThriftApplicationError as error:
+        text = str(error)
+        return not ("is not allowed" in text or "is not alive" in text or "no token" in text)
+    except (storm.KeyNotFoundException, storm.InvalidTopologyException):
+        return True
+    except storm.KeyAlreadyExistsException:
+        return True
+    return True
+
+
+async def test_a_token_counts_until_it_is_revoked_or_rolled_back(nimbus: SecuredNimbus) -> None:
+    state = nimbus.local.state
+    async with nimbus.user("alice") as alice:
+        token = await alice.call("createToken", None, 3600, "laptop", None, None)
+        with pytest.raises(storm.AuthorizationException):
+            await alice.call("createToken", "bob", 3600, "", None, None)
+    before = await state.token_register()
+    assert before is not None
+    assert token.encode() not in before
+    credentials = nimbus.certificates.by_token(token)
+    async with nimbus.client(credentials) as client:
+        await submit(client, "by-token")
+        [summary] = await client.call("getTopologySummaries")
+        assert summary.owner == "alice"
+        with pytest.raises(storm.AuthorizationException):  # no token makes a token
+            await client.call("createToken", None, 3600, "", None, None)
+        [listed] = await client.call("listTokens", None)
+        assert (listed.user, listed.label) == ("alice", "laptop")
+        async with nimbus.user("eve") as eve:
+            assert await eve.call("listTokens", None) == []
+            with pytest.raises(ThriftApplicationError, match="there is no token"):
+                await eve.call("revokeToken", listed.id)
+        await client.call("revokeToken", listed.id)
+        with pytest.raises(storm.AuthorizationException):  # the connection is open
+            await client.call("getTopologySummaries")
+    with pytest.raises(ThriftTransportError, match="its log says why"):
+        async with nimbus.client(credentials):
+            pass
+    # ZooKeeper is rolled back.
+    await state.put_token_register(before)
+    await nimbus.local.nimbus.tokens.refresh()  # type: ignore[union-attr]
+    with pytest.raises(ThriftTransportError, match="its log says why"):
+        async with nimbus.client(credentials):
+            pass
+    assert "was revoked" in audit(nimbus)[-1]["reason"]
+
+
+async def test_a_nimbus_that_starts_again_knows_what_was_revoked(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    folder = tmp_path / "nimbus"
+    async with secured_nimbus(folder, certificates) as running, running.user("alice") as alice:
+        token = await alice.call("createToken", None, 3600, "", None, None)
+        await alice.call("revokeTokens", None)
+    # A ZooKeeper that is empty.
+    async with secured_nimbus(folder, certificates) as running:
+        with pytest.raises(ThriftTransportError, match="its log says why"):
+            async with running.client(certificates.by_token(token)):
+                pass
+
+
+async def test_a_limited_token_does_what_it_lists(nimbus: SecuredNimbus) -> None:
+    async with nimbus.user("alice") as alice:
+        await submit(alice, "count")
+        await submit(alice, "sum")
+        token = await alice.call(
+            "createToken", None, 86_400 * 30, "ci", ["activate", "getLeader"], ["count"]
+        )
+        with pytest.raises(ThriftApplicationError, match="must list"):
+            await alice.call("createToken", None, 86_400, "", None, None)
+    async with nimbus.client(nimbus.certificates.by_token(token)) as client:
+        await client.call("getLeader")
+        await client.call("activate", "count")
+        for method, arguments in (
+            ("deactivate", ["count"]),
+            ("activate", ["sum"]),
+            ("getTopologySummaries", []),
+        ):
+            assert not await allowed(client, method, arguments)
+
+
+async def test_a_certificate_that_the_ca_has_revoked_ends(
+    tmp_path: Path,
+) -> None:
+    certificates = Certificates(tmp_path / "certificates").create()
+    async with secured_nimbus(tmp_path / "nimbus", certificates) as running:
+        async with running.user("mallory") as mallory:
+            await mallory.call("getLeader")
+            certificates.authority.revoke(str(certificates.folder / "user-mallory.pem"))
+            await running.local.nimbus.tokens.refresh()  # type: ignore[union-attr]
+            with pytest.raises(storm.AuthorizationException):
+                await mallory.call("getLeader")
+        with pytest.raises(ThriftTransportError):
+            async with running.user("mallory"):
+                pass
+        async with running.user("alice") as alice:
+            await alice.call("getLeader")
+
+
+async def test_who_may_act_for_others_does_so_as_them(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    conf = {"nimbus.impersonation.acl": {"ci": {"hosts": ["127.0.0.1"], "groups": ["dev"]}}}
+    async with secured_nimbus(tmp_path / "nimbus", certificates, conf) as running:
+        async with running.user("ci", act_for="alice") as client:
+            await submit(client, "count")
+            [summary] = await client.call("getTopologySummaries")
+            assert summary.owner == "alice"
+        assert audit(running)[-1]["principal"] == "user:alice (by user:ci)"
+        for who, whom in (("ci", "bob"), ("eve", "alice"), ("ci", "anonymous")):
+            with pytest.raises(ThriftTransportError, match="its log says why"):
+                async with running.user(who, act_for=whom):
+                    pass
+
+
+async def test_strangers_are_refused_with_a_reason_in_the_log_alone(
+    nimbus: SecuredNimbus, tmp_path: Path
+) -> None:
+    foreign = Certificates(tmp_path / "foreign", "test").create()
+    # A certificate of another CA: each side refuses the other's.
+    with pytest.raises(ThriftTransportError, match="certificate"):
+        async with nimbus.client(foreign.credentials(Role.USER, "alice")):
+            pass
+    # A bare frame, as clients of an open cluster send it.
+    with pytest.raises(ThriftTransportError):
+        async with nimbus.client(None) as client:
+            await client.call("getLeader", timeout_secs=5.0)
+    # Neither a certificate nor a token.
+    with pytest.raises(ThriftTransportError, match="its log says why"):
+        async with nimbus.client(nimbus.certificates.by_token("x.y.z")):
+            pass
+    # Inside TLS, a frame without SASL.
+    credentials = nimbus.certificates.credentials(Role.USER, "alice")
+    for bytes_ in (
+        struct.pack(">i", 40) + b"\x80\x01\x00\x01" + bytes(36),
+        b"\x01\x7f\xff\xff\xff",
+        b"\x01\x00\x00\x00\x04GSAP\x02\x00\x00\x00\x00",
+    ):
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", nimbus.server.port, ssl=credentials.context
+        )
+        writer.write(bytes_)
+        async with asyncio.timeout(10):
+            answer = await reader.read()
+        assert answer in (b"", b"\x03\x00\x00\x00\x07refused")
+        writer.close()
+    assert {one["action"] for one in audit(nimbus)} == {"authenticate"}
+
+
+async def test_a_client_talks_to_nothing_but_a_nimbus_of_its_cluster(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    """Whoever holds a certificate of a user, or one for another host, is no Nimbus."""
+    credentials = certificates.credentials(Role.USER, "alice")
+    elsewhere = certificates.credentials(Role.USER, "alice", server=Role.SUPERVISOR)
+    async with secured_nimbus(tmp_path / "nimbus", certificates) as running:
+        async with running.client(credentials) as client:
+            await client.call("getLeader")
+        with pytest.raises(ThriftTransportError, match="and not a supervisor"):
+            async with running.client(elsewhere):
+                pass
+    other = Certificates(tmp_path / "other").create()
+    other.issue(Role.NIMBUS, "n1", hosts=["nimbus.example.org"])
+    async with secured_nimbus(tmp_path / "nimbus2", other) as running:
+        with pytest.raises(ThriftTransportError, match="certificate is not accepted"):
+            async with running.user("alice"):
+                pass
+
+
+async def test_strangers_take_a_share_of_the_connections_only(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    async with secured_nimbus(tmp_path / "nimbus", certificates, connections_max=16) as running:
+        strangers = []
+        for _ in range(40):
+            strangers.append(
+                await asyncio.open_connection(
+                    "127.0.0.1", running.server.port, local_addr=("127.0.0.2", 0)
+                )
+            )
+
+        async def dropped() -> bool:
+            return sum(reader.at_eof() for reader, _ in strangers) >= 36
+
+        await eventually(dropped, "all but a quarter of the connections are closed", 10.0)
+        async with running.user("alice") as alice:
+            await alice.call("getLeader")
+        for _, writer in strangers:
+            writer.close()
+
+
+async def test_a_supervisor_reports_for_its_own_node(nimbus: SecuredNimbus) -> None:
+    state = await nimbus.local.supervisor("node-1")
+    async with nimbus.user("alice") as alice:
+        await submit(alice, "count")
+        [summary] = await alice.call("getTopologySummaries")
+
+    async def assigned() -> bool:
+        found = await nimbus.local.state.assignment(summary.id)
+        return found is not None and WorkerSlot("node-1", 6700) in {
+            *found[0].executor_slot.values()
+        }
+
+    await eventually(assigned, "the topology is assigned to node-1")
+    async with nimbus.daemon(Role.SUPERVISOR, "node-1") as client:
+        found = await client.call("getSupervisorAssignments", "node-1")
+        assert summary.id in found.storm_assignment
+        began = await client.call("beginBlobDownload", f"{summary.id}-stormjar.jar")
+        assert (await client.call("downloadBlobChunk", began.session)).startswith(b"PK")
+    async with nimbus.daemon(Role.SUPERVISOR, "node-2") as client:
+        with pytest.raises(storm.AuthorizationException):
+            await client.call("getSupervisorAssignments", "node-1")
+    await state.close()
