@@ -14,6 +14,7 @@ import pytest
 from aio_pika.abc import AbstractChannel
 from tests.support.effort import KILL_RECORDS, KILLS, SLOW_SERVER_KILLS
 from tests.support.rabbitmq_server import RabbitmqServer
+from tests.support.secure import VARIABLE, check_reads, check_refusal, check_writes
 
 from squall import Bolt, Spout
 from squall.testing.connectors import SinkContract, SourceContract, wait_until
@@ -252,6 +253,17 @@ class TestAmqpSink(_Queue, SinkContract):
             finally:
                 self.server.resume()
             wait_until("the second", lambda: acked.acked == ["0", "1"])
+
+
+class TestAmqpOverTls(_Queue):
+    def test_tls_and_a_password_from_the_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        secure = {"password_env": VARIABLE, "ca_file": str(self.server.certificates.ca)}
+        url, password = self.server.secure_url, self.server.password
+        sink = AmqpSink(url, routing_key=self.queue, body_field="value", **secure)
+        check_writes(sink, password, monkeypatch)
+        check_reads(AmqpSpout(url, self.queue, **secure), password, monkeypatch, field="body")
+        untrusting = AmqpSpout(url, self.queue, password_env=VARIABLE)
+        check_refusal(untrusting, monkeypatch, says="certificate")
 
 
 def test_a_wrong_password_is_an_error_that_does_not_show_it(

@@ -7,18 +7,18 @@ import hashlib
 import hmac
 import http.client
 import json
-import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
+from tests.support.certificates import Certificates
 from tests.support.effort import KILL_RECORDS, KILLS
+from tests.support.http_service import service
 from tests.support.servers import free_port
 
 from squall import Spout
@@ -129,38 +129,6 @@ class TestWebhookSpout(SourceContract):
             wait_until("the signed one", lambda: bolt.got == ["1"])
 
 
-@contextmanager
-def service(answer: Callable[[web.Request], Any]) -> Iterator[str]:
-    """A service on a thread; its URL."""
-    loop = asyncio.new_event_loop()
-    port = free_port()
-
-    async def start() -> web.AppRunner:
-        async def handle(request: web.Request) -> web.Response:
-            result = answer(request)
-            if asyncio.iscoroutine(result):
-                result = await result
-            return result
-
-        app = web.Application()
-        app.router.add_route("*", "/{tail:.*}", handle)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", port).start()
-        return runner
-
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    runner = asyncio.run_coroutine_threadsafe(start(), loop).result(10)
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(10)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
-        loop.close()
-
-
 class TestHttpEnrich:
     def run(self, bolt: HttpEnrich, **options: Any) -> Any:
         return SinkContract().running_sink(bolt, fields=("order", "sku"), **options)
@@ -185,6 +153,27 @@ class TestHttpEnrich:
             wait_until("the acks", lambda: len(feeder.acked) == 40)
         assert most[0] == 8
         assert [3, {"path": "/items/a/3"}] in run.emitted
+
+    def test_tls_and_a_header_from_the_environment(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        made = Certificates.make(tmp_path)
+        monkeypatch.setenv("SERVICE_KEY", "right")
+
+        def keyed(request: web.Request) -> web.Response:
+            right = request.headers["Authorization"] == "right"
+            return web.json_response("nut", status=200 if right else 403)
+
+        secure = {"headers_env": {"Authorization": "SERVICE_KEY"}, "attempts": 1}
+        with service(keyed, made) as url:
+            bolt = self.enrich(url, ca_file=str(made.ca), **secure)
+            with self.run(bolt) as (feeder, run):
+                feeder.feed([1, "a"], 1)
+                wait_until("the ack", lambda: feeder.acked == [1])
+            with self.run(self.enrich(url, **secure)) as (feeder, run):
+                feeder.feed([1, "a"], 1)
+                wait_until("the failure", lambda: feeder.failed == [1])
+                assert "certificate" in str(run.errors[0])
 
     def test_a_service_that_fails_at_first_is_asked_again(self) -> None:
         answers = iter([503, 429, 200])

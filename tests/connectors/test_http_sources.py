@@ -16,7 +16,9 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
+from tests.support.certificates import Certificates
 from tests.support.effort import KILL_RECORDS, KILLS
+from tests.support.secure import VARIABLE, check_reads, check_refusal
 from tests.support.servers import free_port
 
 from squall import Spout
@@ -30,9 +32,10 @@ class Feed:
     """Serves the same records as events, as pages, as one answer, and over web sockets. `kill` ends
     its connections and its port; the records stay."""
 
-    def __init__(self) -> None:
+    def __init__(self, certificates: Certificates | None = None) -> None:
         self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"http{'' if certificates is None else 's'}://127.0.0.1:{self.port}"
+        self._tls = None if certificates is None else certificates.for_server()
         self.records: list[str] = []
         self.requests: list[web.Request] = []
         self.sockets: set[web.WebSocketResponse] = set()
@@ -69,7 +72,7 @@ class Feed:
             app.router.add_get("/socket", self._socket)
             self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
             await self._runner.setup()
-            await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
+            await web.TCPSite(self._runner, "127.0.0.1", self.port, ssl_context=self._tls).start()
 
         self._do(start())
 
@@ -389,6 +392,36 @@ class TestWebSocketSpout(_WithFeed, SourceContract):
         with self.running(ping_secs=0.3) as (_, run, _letters):
             wait_until("an error", lambda: run.errors)
             assert "was silent for" in str(run.errors[0])
+
+
+@pytest.mark.parametrize("kind", ["poll", "events", "socket"])
+def test_tls_and_a_header_from_the_environment(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Certificates.make(tmp_path)
+    with Feed(made).running() as feed:
+
+        def source(**options: Any) -> Spout:
+            given: dict[str, Any] = {"headers_env": {"Authorization": VARIABLE}, **options}
+            if kind == "poll":
+                return HttpPollSpout(
+                    f"{feed.url}/all", ["line"], format="lines", poll_secs=0.1, **given
+                )
+            if kind == "events":
+                return SseSpout(f"{feed.url}/events", **given)
+            return WebSocketSpout(f"{feed.url.replace('http', 'ws')}/socket", **given)
+
+        check_refusal(source(), monkeypatch, says="certificate")
+        assert not feed.requests
+        field = {"poll": "line", "events": "data", "socket": "data"}[kind]
+
+        def put() -> None:
+            if kind == "socket":  # it keeps nothing of before
+                wait_until("a socket", lambda: feed.sockets)
+            feed.put(["1"])
+
+        check_reads(source(ca_file=str(made.ca)), "right", monkeypatch, field=field, put=put)
+        assert feed.requests[-1].headers["Authorization"] == "right"
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from tests.support.effort import KILL_RECORDS, KILLS
 from tests.support.kafka_server import KafkaServer
+from tests.support.secure import VARIABLE, check_reads, check_refusal, check_writes
 
 from squall import Bolt, Spout
 from squall.testing.connectors import SinkContract, SourceContract, wait_until
@@ -339,3 +340,36 @@ class TestTransactionalKafkaBolt(_Topic):
                 wait_until("the third ack", lambda: 3 in old.acked)
             assert "fenced" in str(old_run.errors).lower()
         assert sorted(message.value() for message in self.read()) == [b"1", b"2", b"3"]
+
+
+class TestKafkaOverTls(_Topic):
+    def test_tls_and_a_password_from_the_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        password = self.server.password
+        bolt = KafkaBolt(self.server.secure_address, self.topic, **self.secure())
+        check_writes(bolt, password, monkeypatch)
+        spout = KafkaSpout(self.server.secure_address, self.topic, **self.secure())
+        check_reads(spout, password, monkeypatch)
+
+    def test_a_wrong_password_or_an_unknown_authority_is_reported(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        spout = KafkaSpout(self.server.secure_address, self.topic, **self.secure())
+        check_refusal(spout, monkeypatch, says="authentication")
+        untrusting = KafkaBolt(
+            self.server.secure_address,
+            self.topic,
+            **self.secure(**{"ssl.ca.location": "/etc/ssl/certs/ca-certificates.crt"}),
+        )
+        check_refusal(untrusting, monkeypatch, says="certificate")
+
+    def secure(self, **more: Any) -> dict[str, Any]:
+        return {
+            "config": {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "PLAIN",
+                "sasl.username": "app",
+                "ssl.ca.location": str(self.server.certificates.ca),
+                **more,
+            },
+            "config_env": {"sasl.password": VARIABLE},
+        }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,8 +15,11 @@ from paho.mqtt.client import Client, MQTTMessage
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
+from tests.support.certificates import Certificates
 from tests.support.effort import KILL_RECORDS, KILLS
 from tests.support.mosquitto_server import MosquittoServer
+from tests.support.secure import VARIABLE, check_reads, check_writes
+from tests.support.thirdparty import command
 
 from squall import Bolt, Spout, TopologyBuilder, Tuple
 from squall.local import LocalCluster
@@ -259,6 +263,30 @@ class TestMqttSink(_Topic, SinkContract):
                 feeder.feed(["forbidden", "2"], "2")
                 wait_until("both", lambda: feeder.acked == ["1"] and feeder.failed == ["2"])
                 assert "Not authorized" in str(run.errors[0])
+
+
+def test_tls_and_a_password_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Certificates.make(tmp_path)
+    passwords = tmp_path / "passwords"
+    subprocess.run(
+        [command("mosquitto_passwd"), "-b", "-c", str(passwords), "meters", "right"], check=True
+    )
+    settings = (
+        "allow_anonymous false",
+        f"password_file {passwords}",
+        f"cafile {made.ca}",
+        f"certfile {made.certificate}",
+        f"keyfile {made.key}",
+    )
+    with MosquittoServer.start(tmp_path, *settings) as server:
+        url = server.url.replace("mqtt://", "mqtts://meters@")
+        secure = {"password_env": VARIABLE, "ca_file": str(made.ca)}
+        sink = MqttSink(url, "t", payload_field="value", retain=True, **secure)
+        check_writes(sink, "right", monkeypatch)
+        spout = MqttSpout(url, "t", client_id="t", **secure)
+        check_reads(spout, "right", monkeypatch, field="payload")
 
 
 def test_a_wrong_password_is_an_error_that_does_not_show_it(tmp_path: Path) -> None:

@@ -6,16 +6,20 @@ import asyncio
 import itertools
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import nats
 import nats.errors
 import pytest
+from tests.support.certificates import Certificates
 from tests.support.effort import KILL_RECORDS, KILLS
 from tests.support.nats_server import NatsServer
+from tests.support.secure import VARIABLE, check_reads, check_refusal, check_writes
 
 from squall import Bolt, Spout
 from squall.testing.connectors import SinkContract, SourceContract, wait_until
+from squall_connectors.base.address import tls_context
 from squall_connectors.nats import NatsSink, NatsSpout
 
 _names = itertools.count(1)
@@ -120,3 +124,34 @@ class TestNatsSink(_Subject, SinkContract):
                 feeder.feed([str(number % 5), str(number)], number)
             wait_until("the acks", lambda: len(feeder.acked) == 20)
         assert sorted(self.stored()) == ["0", "1", "2", "3", "4"]
+
+
+def test_tls_and_a_password_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Certificates.make(tmp_path)
+    settings = (
+        *("--tls", "--tlscert", str(made.certificate), "--tlskey", str(made.key)),
+        *("--user", "app", "--pass", "right"),
+    )
+    with NatsServer.start(tmp_path, *settings) as server:
+
+        async def prepare() -> None:
+            connection = await nats.connect(
+                server.url, user="app", password="right", tls=tls_context(str(made.ca))
+            )
+            await connection.jetstream().add_stream(name="s", subjects=["s"])
+            await connection.close()
+
+        asyncio.run(prepare())
+        secure: dict[str, Any] = {
+            "options": {"user": "app"},
+            "options_env": {"password": VARIABLE},
+        }
+        trusting = {**secure, "ca_file": str(made.ca)}
+        sink = NatsSink(server.url, subject="s", data_field="value", **trusting)
+        check_writes(sink, "right", monkeypatch)
+        spout = NatsSpout(server.url, "s", durable="d", **trusting)
+        check_reads(spout, "right", monkeypatch, field="data")
+        check_refusal(NatsSpout(server.url, "s", durable="d", **trusting), monkeypatch)
+        check_refusal(NatsSpout(server.url, "s", durable="d", **secure), monkeypatch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import os
 import re
@@ -10,9 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
+from aiohttp import web
+from tests.support.certificates import Certificates
 from tests.support.effort import KILL_RECORDS, KILLS, SLOW_SERVER_KILLS
+from tests.support.http_service import service
 from tests.support.opensearch_server import OpensearchServer
+from tests.support.secure import VARIABLE, check_refusal, check_writes
 
 from squall import Bolt
 from squall.testing.connectors import SinkContract, wait_until
@@ -108,6 +114,35 @@ class TestOpenSearchSink(SinkContract):
             feeder.feed(["Not an index", "2"], 2)
             wait_until("both", lambda: feeder.acked == [1] and feeder.failed == [2])
             assert "invalid_index_name_exception" in str(run.errors[0])
+
+
+def test_tls_and_a_password_from_the_environment(
+    opensearch: OpensearchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through a proxy that has both: the node's own are a plugin, which is not in Maven Central."""
+    made = Certificates.make(tmp_path)
+
+    async def proxied(request: web.Request) -> web.Response:
+        if request.headers["Authorization"] != f"Basic {base64.b64encode(b'app:right').decode()}":
+            return web.json_response({"error": "unauthorized"}, status=401)
+        headers = {"Content-Type": request.headers["Content-Type"]}
+        url, body = f"{opensearch.url}{request.path}", await request.read()
+        async with (
+            aiohttp.ClientSession() as session,
+            session.request(request.method, url, data=body, headers=headers) as response,
+        ):
+            return web.json_response(await response.json(), status=response.status)
+
+    with service(proxied, made) as url:
+        address = url.replace("https://", "https://app@")
+        arguments: dict[str, Any] = {"index": "secure", "password_env": VARIABLE}
+        trusting = {**arguments, "ca_file": str(made.ca)}
+        check_writes(OpenSearchSink(address, ["value"], **trusting), "right", monkeypatch)
+        check_refusal(OpenSearchSink(address, ["value"], **trusting), monkeypatch, says="401")
+        untrusting = OpenSearchSink(address, ["value"], **arguments)
+        check_refusal(untrusting, monkeypatch, says="certificate")
+    opensearch.ask("POST", "/secure/_refresh")
+    assert opensearch.ask("GET", "/secure/_search")["hits"]["total"]["value"] == 1
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from tests.support.effort import KILL_RECORDS, KILLS
 from tests.support.postgresql_server import PostgresqlServer
+from tests.support.secure import check_reads, check_refusal, check_writes
 
 from squall import Bolt, Spout
 from squall.testing.connectors import SinkContract, SourceContract, wait_until
@@ -179,3 +180,34 @@ class TestPostgresqlLookup(_Table):
             feeder.feed(["b", 1], "again")
             wait_until("the ack", lambda: "again" in feeder.acked)
             assert run.errors
+
+
+class TestPostgresqlOverTls(_Table):
+    """libpq's own settings: a password from PGPASSWORD, an authority from the connection string."""
+
+    columns = "id bigserial PRIMARY KEY, value text, leased_until timestamptz"
+
+    @pytest.fixture(autouse=True)
+    def _user(self, _new_table: None) -> Iterator[None]:
+        self.execute(f"CREATE ROLE app LOGIN SUPERUSER PASSWORD '{self.server.password}'")
+        yield
+        self.execute("DROP ROLE app")
+
+    def test_tls_and_a_password_from_the_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PGPASSWORD", self.server.password)
+        dsn = self.server.secure_dsn
+        check_writes(PostgresqlSink(dsn, self.table, ["value"]), "", monkeypatch)
+        spout = PostgresqlQueueSpout(dsn, self.table, ["value"])
+        check_reads(spout, "", monkeypatch)
+
+    def test_a_wrong_password_or_an_unknown_authority_is_reported(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PGPASSWORD", "p4ssw0rd")
+        dsn = self.server.secure_dsn
+        sink = PostgresqlSink(dsn, self.table, ["value"])
+        check_refusal(sink, monkeypatch, says="password authentication failed")
+        monkeypatch.setenv("PGPASSWORD", self.server.password)
+        unknown = dsn.replace("sslrootcert=", "sslrootcert=/nowhere")
+        spout = PostgresqlQueueSpout(unknown, self.table, ["value"])
+        check_refusal(spout, monkeypatch, says="root certificate")

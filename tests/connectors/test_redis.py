@@ -11,6 +11,7 @@ import pytest
 import redis
 from tests.support.effort import KILL_RECORDS, KILLS
 from tests.support.redis_server import RedisServer
+from tests.support.secure import VARIABLE, check_reads, check_refusal, check_writes
 
 from squall import Bolt, Spout
 from squall.testing.connectors import SinkContract, SourceContract, wait_until
@@ -205,3 +206,30 @@ class TestRedisLookup(_Key):
                 feeder.feed([order, sku], order)
             wait_until("the acks", lambda: len(feeder.acked) == 3)
         assert sorted(run.emitted) == [[1, b"3", b"nut"], [2, None, None], [3, b"3", b"nut"]]
+
+
+class TestRedisOverTls(_Key):
+    def test_tls_and_a_password_from_the_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        password, secure = self.server.password, self.secure()
+        url = self.server.secure_url
+        check_writes(
+            RedisSink(url, "stream", ["value"], key=self.key, **secure), password, monkeypatch
+        )
+        spout = RedisStreamSpout(url, self.key, group="group", fields=["value"], **secure)
+        check_reads(spout, password, monkeypatch)
+        self.client.set("item:1", "one")
+        lookup = RedisLookup(url, "value", key_prefix="item:", outputs=["found"], **secure)
+        check_writes(lookup, password, monkeypatch)
+
+    def test_a_wrong_password_or_an_unknown_authority_is_reported(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sink = RedisSink(self.server.secure_url, "list", ["value"], key=self.key, **self.secure())
+        check_refusal(sink, monkeypatch, says="password")
+        untrusting = RedisStreamSpout(
+            self.server.secure_url, self.key, group="group", password_env=VARIABLE
+        )
+        check_refusal(untrusting, monkeypatch, says="certificate")
+
+    def secure(self) -> dict[str, Any]:
+        return {"password_env": VARIABLE, "ca_file": str(self.server.certificates.ca)}

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.support import maven
+from tests.support.certificates import Certificates
 from tests.support.servers import Server, free_port
 
 VERSION = "4.2.0"
@@ -67,6 +68,9 @@ class KafkaServer(Server):
     def __init__(self, folder: Path) -> None:
         self.port, controller = free_port(), free_port()
         self.address = f"127.0.0.1:{self.port}"
+        # The same broker with SASL_SSL, for the user `app`.
+        self.secure_address = f"127.0.0.1:{free_port()}"
+        self.password = uuid.uuid4().hex
         self._data = folder / "data"
         self._data.mkdir(parents=True)
         identity = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
@@ -75,6 +79,13 @@ class KafkaServer(Server):
             f"version=1\ncluster.id={identity}\nnode.id=1\ndirectory.id={identity}\n"
         )
         shutil.copy(_formatted(), self._data / "bootstrap.checkpoint")
+        self.certificates = Certificates.make(folder)
+        keys = folder / "keys.pem"
+        keys.write_text(
+            self.certificates.key.read_text() + self.certificates.certificate.read_text()
+        )
+        login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+        listeners = f"PLAINTEXT://{self.address},SASL_SSL://{self.secure_address}"
         self._conf = folder / "server.properties"
         self._conf.write_text(
             "\n".join(
@@ -82,9 +93,15 @@ class KafkaServer(Server):
                     "process.roles=broker,controller",
                     "node.id=1",
                     f"controller.quorum.voters=1@127.0.0.1:{controller}",
-                    f"listeners=PLAINTEXT://{self.address},CONTROLLER://127.0.0.1:{controller}",
-                    f"advertised.listeners=PLAINTEXT://{self.address}",
-                    "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+                    f"listeners={listeners},CONTROLLER://127.0.0.1:{controller}",
+                    f"advertised.listeners={listeners}",
+                    "listener.security.protocol.map="
+                    "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL",
+                    "ssl.keystore.type=PEM",
+                    f"ssl.keystore.location={keys}",
+                    "listener.name.sasl_ssl.sasl.enabled.mechanisms=PLAIN",
+                    "listener.name.sasl_ssl.plain.sasl.jaas.config="
+                    f'{login} user_app="{self.password}";',
                     "controller.listener.names=CONTROLLER",
                     "inter.broker.listener.name=PLAINTEXT",
                     f"log.dirs={self._data}",

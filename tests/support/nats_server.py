@@ -14,16 +14,16 @@ from tests.support.thirdparty import command
 class NatsServer(Server):
     """A server whose streams are files."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *settings: str) -> None:
         self.port = free_port()
         self.url = f"nats://127.0.0.1:{self.port}"
-        self._folder = folder
+        self._folder, self._settings = folder, settings
         self._program = command("nats-server")
         super().__init__(folder / "nats.log")
 
     def command(self) -> list[str]:
         where = ("-a", "127.0.0.1", "-p", str(self.port))
-        return [self._program, "-js", "-sd", str(self._folder / "data"), *where]
+        return [self._program, "-js", "-sd", str(self._folder / "data"), *where, *self._settings]
 
     def is_up(self) -> bool:
         try:
@@ -34,7 +34,7 @@ class NatsServer(Server):
 
     @classmethod
     @contextlib.contextmanager
-    def start(cls, folder: Path) -> Iterator[NatsServer]:
-        server = cls(folder)
+    def start(cls, folder: Path, *settings: str) -> Iterator[NatsServer]:
+        server = cls(folder, *settings)
         with server.running():
             yield server

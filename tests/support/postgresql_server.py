@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.support.certificates import Certificates
 from tests.support.servers import Server, free_port
 from tests.support.thirdparty import unavailable
 
@@ -48,6 +50,15 @@ class PostgresqlServer(Server):
             capture_output=True,
             **self._user,  # type: ignore[call-overload]
         )
+        # For the user `app`: TLS and a password.
+        self.password = secrets.token_hex()
+        self.certificates = Certificates.make(folder, owner="postgres")
+        self.secure_dsn = (
+            f"postgresql://app@127.0.0.1:{self.port}/postgres"
+            f"?sslmode=verify-full&sslrootcert={self.certificates.ca}"
+        )
+        hba = self._data / "pg_hba.conf"
+        hba.write_text(f"hostssl all app 127.0.0.1/32 scram-sha-256\n{hba.read_text()}")
         super().__init__(folder / "postgresql.log")
 
     def command(self) -> list[str]:
@@ -59,6 +70,9 @@ class PostgresqlServer(Server):
             "max_connections=50",
             "wal_level=logical",
             "max_replication_slots=100",
+            "ssl=on",
+            f"ssl_cert_file={self.certificates.certificate}",
+            f"ssl_key_file={self.certificates.key}",
         )
         options = [word for setting in settings for word in ("-c", setting)]
         return [str(self._programs / "postgres"), "-D", str(self._data), *options]

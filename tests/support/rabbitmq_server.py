@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.support.certificates import Certificates
 from tests.support.servers import Server, free_port
 from tests.support.thirdparty import unavailable
 
@@ -27,10 +28,19 @@ class RabbitmqServer(Server):
             unavailable("there is no RabbitMQ server on this machine (Debian: rabbitmq-server)")
         self.port = free_port()
         self.url = f"amqp://guest:guest@127.0.0.1:{self.port}"
+        tls_port = free_port()
+        self.secure_url = f"amqps://guest@127.0.0.1:{tls_port}"
+        self.password = "guest"
+        self.certificates = made = Certificates.make(folder)
         self._epmd, self._epmd_port = epmd, free_port()
         self._folder = folder
         (folder / "enabled_plugins").write_text("[].")
-        (folder / "rabbitmq.conf").write_text("loopback_users = none\nmax_message_size = 1000000\n")
+        (folder / "rabbitmq.conf").write_text(
+            "loopback_users = none\nmax_message_size = 1000000\n"
+            f"listeners.ssl.default = 127.0.0.1:{tls_port}\n"
+            f"ssl_options.cacertfile = {made.ca}\nssl_options.certfile = {made.certificate}\n"
+            f"ssl_options.keyfile = {made.key}\nssl_options.verify = verify_none\n"
+        )
         (folder / "home").mkdir()
         super().__init__(folder / "rabbitmq.log")
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.support.certificates import Certificates
 from tests.support.servers import Server, free_port
 from tests.support.thirdparty import command
 
@@ -16,6 +18,11 @@ class RedisServer(Server):
     def __init__(self, folder: Path) -> None:
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}"
+        # The same server with TLS, for the user `app`.
+        self._tls_port = free_port()
+        self.secure_url = f"rediss://app@127.0.0.1:{self._tls_port}"
+        self.password = secrets.token_hex()
+        self.certificates = Certificates.make(folder)
         self._folder = folder
         self._program = command("redis-server")
         super().__init__(folder / "redis.log")
@@ -29,6 +36,12 @@ class RedisServer(Server):
             *("--appendonly", "yes"),
             *("--appendfsync", "always"),
             *("--save", ""),
+            *("--tls-port", str(self._tls_port)),
+            *("--tls-cert-file", str(self.certificates.certificate)),
+            *("--tls-key-file", str(self.certificates.key)),
+            *("--tls-ca-cert-file", str(self.certificates.ca)),
+            *("--tls-auth-clients", "no"),
+            *("--user", "app", "on", f">{self.password}", "~*", "&*", "+@all"),
         ]
 
     def is_up(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ssl
 from dataclasses import dataclass
 
 import aio_pika
@@ -11,7 +10,13 @@ import aio_pika.exceptions
 from aio_pika.abc import AbstractConnection
 
 from squall_common.errors import InvalidTopologyError
-from squall_connectors.base.address import Address, parse_address, require_at_least, secret_of
+from squall_connectors.base.address import (
+    Address,
+    parse_address,
+    require_at_least,
+    secret_of,
+    tls_context,
+)
 
 _CONNECT_SECS = 10.0
 
@@ -65,7 +70,7 @@ class BrokerOptions:
             password=secret_of(self.connector, self.password_env) or address.password or "guest",
             virtualhost=address.path or "/",
             ssl=tls,
-            ssl_context=ssl.create_default_context(cafile=self.ca_file) if tls else None,
+            ssl_context=tls_context(self.ca_file) if tls else None,
             timeout=_CONNECT_SECS,
             client_properties={"connection_name": name},
             heartbeat=self.heartbeat_secs,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from squall_common.errors import InvalidTopologyError
@@ -62,6 +64,19 @@ def secret_of(connector: str, variable: str | None) -> str | None:
             f"{connector}: the environment variable {variable} is not set in the worker"
         )
     return secret
+
+
+def tls_context(ca_file: str | None) -> ssl.SSLContext:
+    """TLS that trusts `ca_file`, or the system's authorities, and checks names."""
+    return ssl.create_default_context(cafile=ca_file)
+
+
+def with_secrets(
+    connector: str, settings: Mapping[str, Any], variables: Mapping[str, str]
+) -> dict[str, Any]:
+    """The settings, with those whose values are in environment variables of the worker."""
+    secrets = {name: secret_of(connector, variable) for name, variable in variables.items()}
+    return {**settings, **secrets}
 
 
 def require_at_least(connector: str, least: float, **numbers: float) -> None:

@@ -15,10 +15,12 @@ from squall import Bolt, Stream, TopologyContext, Tuple
 from squall.metrics import CountMetric, MeanMetric
 from squall_common.component.component import Outputs
 from squall_common.errors import InvalidTopologyError, describe
+from squall_connectors.base.address import with_secrets
 from squall_connectors.base.backoff import Backoff
 from squall_connectors.base.cache import Cache
 from squall_connectors.http.breaker import Breaker
 from squall_connectors.http.rate import RateLimit
+from squall_connectors.http.target import connector_of
 
 DEAD_LETTER = "dead_letter"
 _DECODE: dict[str, Callable[[bytes], Any]] = {
@@ -65,6 +67,8 @@ class HttpEnrich(Bolt):
         method: str = "GET",
         body_fields: Sequence[str] = (),
         headers: Mapping[str, str] | None = None,
+        headers_env: Mapping[str, str] | None = None,
+        ca_file: str | None = None,
         decode: str = "json",
         concurrency: int = 50,
         timeout_secs: float = 5.0,
@@ -75,9 +79,11 @@ class HttpEnrich(Bolt):
         breaker_failures: int = 10,
         breaker_secs: float = 10.0,
     ) -> None:
-        """`decode` is "json", "text" or "bytes". `rate_per_sec` and `concurrency` are those of one
-        task. Raises InvalidTopologyError if `outputs` are not the fields kept and one for the
-        answer, or a number is not positive."""
+        """`headers_env` maps headers to environment variables of the worker that hold their values.
+        A server with TLS must prove itself to `ca_file`, or to the system's authorities. `decode`
+        is "json", "text" or "bytes". `rate_per_sec` and `concurrency` are those of one task. Raises
+        InvalidTopologyError if `outputs` are not the fields kept and one for the answer, or a
+        number is not positive."""
         if list(outputs)[:-1] != list(keep) or not outputs:
             raise InvalidTopologyError(
                 f"HttpEnrich: outputs {list(outputs)} must be the fields kept, {list(keep)}, and "
@@ -101,7 +107,8 @@ class HttpEnrich(Bolt):
         self.component_conf = {"topology.bolt.async.concurrency": concurrency}
         self._url, self._keep = url, list(keep)
         self._method, self._body_fields = method.upper(), list(body_fields)
-        self._headers = dict(headers or {})
+        self._headers, self._headers_env = dict(headers or {}), dict(headers_env or {})
+        self._ca_file = ca_file
         self._decode = decode
         self._concurrency, self._timeout_secs = concurrency, timeout_secs
         self._attempts, self._rate_per_sec = attempts, rate_per_sec
@@ -110,9 +117,9 @@ class HttpEnrich(Bolt):
 
     async def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         self._session = aiohttp.ClientSession(
-            headers=self._headers,
+            headers=with_secrets("HttpEnrich", self._headers, self._headers_env),
             timeout=aiohttp.ClientTimeout(total=self._timeout_secs),
-            connector=aiohttp.TCPConnector(limit=self._concurrency),
+            connector=connector_of(self._ca_file, limit=self._concurrency),
         )
         self._now = asyncio.get_running_loop().time
         self._breaker = Breaker(self._breaker_failures, self._breaker_secs)

@@ -73,6 +73,7 @@ class HttpPollSpout(AsyncSource):
         state: str | Path | None = None,
         headers: Mapping[str, str] | None = None,
         headers_env: Mapping[str, str] | None = None,
+        ca_file: str | None = None,
         timeout_secs: float = 30.0,
         body_bytes_max: int = 16 << 20,
         in_flight_max: int = 1_000,
@@ -81,18 +82,21 @@ class HttpPollSpout(AsyncSource):
         retry_max_secs: float = 30.0,
     ) -> None:
         """`items` is a path of keys, separated by dots. `headers_env` maps headers to environment
-        variables of the worker that hold their values. An answer above `body_bytes_max`, or one
-        that is not of the format, is reported as an error, and asked for again after `poll_secs`;
-        so is a status that is neither 200, 204 nor 304, after Retry-After if the server says so.
-        The others are those of `Source`. Raises InvalidTopologyError for arguments that contradict
-        each other."""
+        variables of the worker that hold their values. A server with TLS must prove itself to
+        `ca_file`, or to the system's authorities. An answer above `body_bytes_max`, or one that is
+        not of the format, is reported as an error, and asked for again after `poll_secs`; so is a
+        status that is neither 200, 204 nor 304, after Retry-After if the server says so. The others
+        are those of `Source`. Raises InvalidTopologyError for arguments that contradict each
+        other."""
         super().__init__(
             in_flight_max=in_flight_max,
             max_replays=max_replays,
             retry_first_secs=retry_first_secs,
             retry_max_secs=retry_max_secs,
         )
-        self._target = Target("HttpPollSpout", url, ("http", "https"), headers, headers_env)
+        self._target = Target(
+            "HttpPollSpout", url, ("http", "https"), headers, headers_env, ca_file
+        )
         if format not in FORMATS:
             raise InvalidTopologyError(
                 f"HttpPollSpout: format {format!r}; expected one of {', '.join(FORMATS)}"

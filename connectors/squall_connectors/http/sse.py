@@ -46,6 +46,7 @@ class SseSpout(AsyncSource):
         events: Sequence[str] = (),
         headers: Mapping[str, str] | None = None,
         headers_env: Mapping[str, str] | None = None,
+        ca_file: str | None = None,
         silence_secs_max: float = 60.0,
         event_bytes_max: int = 1_048_576,
         in_flight_max: int = 1_000,
@@ -54,7 +55,8 @@ class SseSpout(AsyncSource):
         retry_max_secs: float = 30.0,
     ) -> None:
         """`events` are the types that are emitted; none: all. `headers_env` maps headers to
-        environment variables of the worker that hold their values. A server that sends nothing for
+        environment variables of the worker that hold their values. A server with TLS must
+        prove itself to `ca_file`, or to the system's authorities. A server that sends nothing for
         `silence_secs_max`, not even a comment, counts as lost. An event above `event_bytes_max` is
         reported as an error and passed over. The others are those of `Source`. Raises
         InvalidTopologyError for a value that cannot be."""
@@ -64,7 +66,7 @@ class SseSpout(AsyncSource):
             retry_first_secs=retry_first_secs,
             retry_max_secs=retry_max_secs,
         )
-        self._target = Target("SseSpout", url, ("http", "https"), headers, headers_env)
+        self._target = Target("SseSpout", url, ("http", "https"), headers, headers_env, ca_file)
         require_at_least("SseSpout", 1, event_bytes_max=event_bytes_max)
         if silence_secs_max <= 0:
             raise InvalidTopologyError("SseSpout: silence_secs_max must be positive")

@@ -14,7 +14,7 @@ import orjson
 from squall import TopologyContext
 from squall_common.daemon.files import make_dirs, write_atomic
 from squall_common.errors import InvalidTopologyError
-from squall_connectors.base.address import secret_of
+from squall_connectors.base.address import secret_of, tls_context
 
 
 class Target:
@@ -28,6 +28,7 @@ class Target:
         schemes: tuple[str, ...],
         headers: Mapping[str, str] | None,
         headers_env: Mapping[str, str] | None,
+        ca_file: str | None,
     ) -> None:
         """`headers_env` names the environment variables of the worker that hold headers' values.
         Raises InvalidTopologyError for another kind of URL."""
@@ -41,6 +42,9 @@ class Target:
             raise InvalidTopologyError(f"{connector}: url is not a URL; expected {expected}")
         self.connector, self.url = connector, url
         self._shown = f"{parts.scheme}://{host}{'' if port is None else f':{port}'}{parts.path}"
+        if ca_file is not None and parts.scheme not in ("https", "wss"):
+            raise InvalidTopologyError(f"{connector}: ca_file needs a url with TLS")
+        self._ca_file = ca_file
         self._headers, self._headers_env = dict(headers or {}), dict(headers_env or {})
 
     def __str__(self) -> str:
@@ -67,7 +71,14 @@ class Target:
     def session(self, connect_secs: float, read_secs: float | None) -> aiohttp.ClientSession:
         """A session for this target. `read_secs` is the longest silence within an answer."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_secs, sock_read=read_secs)
-        return aiohttp.ClientSession(headers=self.headers(), timeout=timeout)
+        return aiohttp.ClientSession(
+            headers=self.headers(), timeout=timeout, connector=connector_of(self._ca_file)
+        )
+
+
+def connector_of(ca_file: str | None, *, limit: int = 100) -> aiohttp.TCPConnector:
+    """Connections that trust `ca_file`, or the system's authorities; at most `limit` at once."""
+    return aiohttp.TCPConnector(limit=limit, ssl=True if ca_file is None else tls_context(ca_file))
 
 
 class Position:

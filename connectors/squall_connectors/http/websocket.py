@@ -46,6 +46,7 @@ class WebSocketSpout(AsyncSource):
         protocols: Sequence[str] = (),
         headers: Mapping[str, str] | None = None,
         headers_env: Mapping[str, str] | None = None,
+        ca_file: str | None = None,
         ping_secs: float = 15.0,
         message_bytes_max: int = 1_048_576,
         in_flight_max: int = 1_000,
@@ -54,17 +55,18 @@ class WebSocketSpout(AsyncSource):
         retry_max_secs: float = 30.0,
     ) -> None:
         """`url` begins with `ws://` or `wss://`; `protocols` are sub-protocols. `headers_env` maps
-        headers to environment variables of the worker that hold their values. After `ping_secs`
-        without a message the spout sends a ping; after twice that the server counts as lost. A
-        message above `message_bytes_max` ends the connection. The others are those of `Source`.
-        Raises InvalidTopologyError for a value that cannot be."""
+        headers to environment variables of the worker that hold their values. A server with TLS
+        must prove itself to `ca_file`, or to the system's authorities. After `ping_secs` without a
+        message the spout sends a ping; after twice that the server counts as lost. A message above
+        `message_bytes_max` ends the connection. The others are those of `Source`. Raises
+        InvalidTopologyError for a value that cannot be."""
         super().__init__(
             in_flight_max=in_flight_max,
             max_replays=max_replays,
             retry_first_secs=retry_first_secs,
             retry_max_secs=retry_max_secs,
         )
-        self._target = Target("WebSocketSpout", url, ("ws", "wss"), headers, headers_env)
+        self._target = Target("WebSocketSpout", url, ("ws", "wss"), headers, headers_env, ca_file)
         require_at_least("WebSocketSpout", 1, message_bytes_max=message_bytes_max)
         if ping_secs <= 0:
             raise InvalidTopologyError("WebSocketSpout: ping_secs must be positive")

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from squall import TopologyContext, Tuple
 from squall_common.errors import InvalidTopologyError, describe
+from squall_connectors.base.address import with_secrets
 from squall_connectors.base.sink import RecordsRejectedError, ThreadedSink
 from squall_connectors.kafka.records import CLIENT_DEFAULTS
 
@@ -62,6 +63,7 @@ class KafkaBolt(ThreadedSink):
         timestamp_field: str | None = None,
         transactional: bool = False,
         config: Mapping[str, Any] | None = None,
+        config_env: Mapping[str, str] | None = None,
         batch_records: int = 1_000,
         batch_secs: float = 0.02,
         write_timeout_secs: float = 30.0,
@@ -69,8 +71,9 @@ class KafkaBolt(ThreadedSink):
     ) -> None:
         """The topic is `topic`, or the value of `topic_field`. `headers_field` holds a mapping of
         names to bytes or strings, `timestamp_field` milliseconds since the epoch. `config` has
-        further settings of librdkafka (security.protocol, compression.type ...). The others are
-        those of `Sink`. Raises InvalidTopologyError for arguments that contradict each other."""
+        further settings of librdkafka (security.protocol, compression.type ...), `config_env` those
+        whose values are in environment variables of the worker (sasl.password ...). The others
+        Raises InvalidTopologyError for arguments that contradict each other."""
         super().__init__(
             batch_records=batch_records,
             batch_secs=batch_secs,
@@ -80,7 +83,8 @@ class KafkaBolt(ThreadedSink):
         if (topic is None) == (topic_field is None):
             raise InvalidTopologyError("KafkaBolt: give either topic or topic_field")
         given = dict(config or {})
-        if wrong := sorted(_OURS & given.keys()):
+        self._config_env = dict(config_env or {})
+        if wrong := sorted(_OURS & (given.keys() | self._config_env.keys())):
             raise InvalidTopologyError(
                 f"KafkaBolt: config may not set {', '.join(wrong)}",
                 hint="these follow from the other arguments",
@@ -118,7 +122,7 @@ class KafkaBolt(ThreadedSink):
             "linger.ms": 5,
             "client.id": name,
             "queue.buffering.max.messages": max(100_000, 2 * self._batch_records),
-            **self._config,
+            **with_secrets("KafkaBolt", self._config, self._config_env),
             "bootstrap.servers": self._servers,
             "error_cb": lost,
             "delivery.report.only.error": True,

@@ -10,7 +10,7 @@ from typing import Any
 from squall import Stream, TopologyContext
 from squall.metrics import CountMetric
 from squall_common.errors import InvalidTopologyError
-from squall_connectors.base.address import require_at_least
+from squall_connectors.base.address import require_at_least, with_secrets
 from squall_connectors.base.source import Source
 from squall_connectors.kafka.records import (
     CLIENT_DEFAULTS,
@@ -64,6 +64,7 @@ class KafkaShareSpout(Source):
         translator: Callable[[KafkaRecord], Sequence[Any] | None] | None = None,
         group_config: Mapping[str, str] | None = None,
         config: Mapping[str, Any] | None = None,
+        config_env: Mapping[str, str] | None = None,
         in_flight_max: int = 200,
         max_replays: int | None = 5,
         retry_first_secs: float = 0.1,
@@ -72,9 +73,10 @@ class KafkaShareSpout(Source):
         """`group_id` defaults to TOPOLOGY-COMPONENT. The spout sets the group's configuration when
         it connects: where a new group starts (`start`, "earliest" or "latest"), `lock_secs` (the
         broker allows 15 to 60 by default), that it reads committed records, and `group_config`. So
-        the user needs the right to alter it. `fields`, `key`, `value` and `translator` are those
-        of KafkaSpout, `config` has further settings of librdkafka, and the others are those of
-        `Source`. Raises InvalidTopologyError for arguments that contradict each other."""
+        the user needs the right to alter it. `fields`, `key`, `value` and `translator` are those of
+        KafkaSpout, `config` and `config_env` have further settings of librdkafka, and the others
+        are those of `Source`. Raises InvalidTopologyError for arguments that contradict each
+        other."""
         super().__init__(
             in_flight_max=in_flight_max,
             max_replays=max_replays,
@@ -90,7 +92,8 @@ class KafkaShareSpout(Source):
             )
         require_at_least("KafkaShareSpout", 1, lock_secs=lock_secs)
         given = dict(config or {})
-        if wrong := sorted(_OURS & given.keys()):
+        self._config_env = dict(config_env or {})
+        if wrong := sorted(_OURS & (given.keys() | self._config_env.keys())):
             raise InvalidTopologyError(
                 f"KafkaShareSpout: config may not set {', '.join(wrong)}",
                 hint="these follow from the other arguments",
@@ -117,7 +120,7 @@ class KafkaShareSpout(Source):
             # Closing a consumer whose broker is gone takes this long.
             "socket.timeout.ms": 10_000,
             "client.id": f"{group}-{context.this_task_index}",
-            **self._config,
+            **with_secrets("KafkaShareSpout", self._config, self._config_env),
             "bootstrap.servers": self._servers,
             "group.id": group,
             "max.poll.records": self._in_flight_max,

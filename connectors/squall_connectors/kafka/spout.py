@@ -13,6 +13,7 @@ from confluent_kafka import Message
 from squall import Stream, TopologyContext
 from squall.metrics import AssignableMetric, CountMetric
 from squall_common.errors import InvalidTopologyError
+from squall_connectors.base.address import with_secrets
 from squall_connectors.base.source import Source
 from squall_connectors.kafka.reader import Batch, Partition, Reader, ReaderOptions
 from squall_connectors.kafka.records import (
@@ -77,6 +78,7 @@ class KafkaSpout(Source):
         commit_secs: float = 1.0,
         uncommitted_max: int = 1_000_000,
         config: Mapping[str, Any] | None = None,
+        config_env: Mapping[str, str] | None = None,
         in_flight_max: int = 10_000,
         max_replays: int | None = 10,
         retry_first_secs: float = 0.1,
@@ -100,7 +102,9 @@ class KafkaSpout(Source):
         offsets are read behind a record that is still in flight pauses. `config` has further
         settings of librdkafka (security.protocol, group.protocol ...), and may override defaults:
         isolation.level (read_committed), group.instance.id (one for each task; None: no static
-        membership), session.timeout.ms (10,000). The others are those of `Source`.
+        membership), session.timeout.ms (10,000). `config_env` maps more of them (sasl.password ...)
+        to environment variables of the worker that hold their values. The others are those of
+        `Source`.
 
         Raises InvalidTopologyError for arguments that contradict each other.
         """
@@ -129,7 +133,8 @@ class KafkaSpout(Source):
         if isinstance(start, datetime) and start.tzinfo is None:
             raise InvalidTopologyError("KafkaSpout: start needs a time zone")
         given = dict(config or {})
-        if wrong := sorted(_OURS & given.keys()):
+        self._config_env = dict(config_env or {})
+        if wrong := sorted(_OURS & (given.keys() | self._config_env.keys())):
             raise InvalidTopologyError(
                 f"KafkaSpout: config may not set {', '.join(wrong)}",
                 hint="these follow from the other arguments",
@@ -191,7 +196,7 @@ class KafkaSpout(Source):
         # that it was gone.
         component, index = context.this_component_id, context.this_task_index
         config["group.instance.id"] = f"{context.topology_id}-{component}-{index}"
-        config |= self._config
+        config |= with_secrets("KafkaSpout", self._config, self._config_env)
         reset = self._start if isinstance(self._start, str) else "earliest"
         config |= {
             "bootstrap.servers": self._servers,

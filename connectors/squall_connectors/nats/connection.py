@@ -9,10 +9,19 @@ from typing import Any
 
 import nats
 
+from squall_connectors.base.address import tls_context, with_secrets
 
-async def connect(servers: str, options: Mapping[str, Any]) -> Any:
-    """Connect, or raise. The connection does not come back by itself when it is lost: its user
-    connects again, and knows then what has to be repeated."""
+
+async def connect(
+    connector: str,
+    servers: str,
+    options: Mapping[str, Any],
+    secrets: Mapping[str, str],
+    ca_file: str | None,
+) -> Any:
+    """Connect, or raise. `secrets` are options whose values are in environment variables. The
+    connection does not come back by itself when it is lost: its user connects again, and knows then
+    what has to be repeated."""
     # Any: nats-py annotates little of what is used here.
     return await nats.connect(
         servers.split(","),
@@ -21,7 +30,8 @@ async def connect(servers: str, options: Mapping[str, Any]) -> Any:
         ping_interval=5,
         max_outstanding_pings=2,
         error_cb=_ignore,  # what matters is raised where it matters
-        **options,
+        **({} if ca_file is None else {"tls": tls_context(ca_file)}),
+        **with_secrets(connector, options, secrets),
     )
 
 

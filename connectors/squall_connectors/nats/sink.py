@@ -36,14 +36,16 @@ class NatsSink(Sink):
         headers_field: str | None = None,
         id_field: str | None = None,
         options: Mapping[str, Any] | None = None,
+        options_env: Mapping[str, str] | None = None,
+        ca_file: str | None = None,
         batch_records: int = 256,
         batch_secs: float = 0.02,
         write_timeout_secs: float = 30.0,
         outage_secs_max: float | None = None,
     ) -> None:
         """The subject is `subject`, or the value of `subject_field`; a stream must take it.
-        `options` go to `nats.connect`. The others are those of `Sink`. Raises InvalidTopologyError
-        unless there is one of the two subjects."""
+        `options`, `options_env` and `ca_file` are those of NatsSpout, the others those of `Sink`.
+        Raises InvalidTopologyError unless there is one of the two subjects."""
         super().__init__(
             batch_records=batch_records,
             batch_secs=batch_secs,
@@ -55,6 +57,7 @@ class NatsSink(Sink):
         self._servers, self._subject, self._subject_field = servers, subject, subject_field
         self._data_field, self._headers_field = data_field, headers_field
         self._id_field, self._options = id_field, dict(options or {})
+        self._options_env, self._ca_file = dict(options_env or {}), ca_file
 
     async def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         self._connection: Any = None
@@ -69,7 +72,9 @@ class NatsSink(Sink):
         return isinstance(error, nats.errors.Error) or super().is_outage(error)
 
     async def connect(self) -> None:
-        self._connection = await connections.connect(self._servers, self._options)
+        self._connection = await connections.connect(
+            "NatsSink", self._servers, self._options, self._options_env, self._ca_file
+        )
         self._jetstream = self._connection.jetstream(timeout=self._write_timeout_secs)
 
     async def disconnect(self) -> None:

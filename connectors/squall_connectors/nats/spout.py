@@ -38,6 +38,8 @@ class NatsSpout(AsyncSource):
         start: str = "earliest",
         ack_wait_secs: float = 30.0,
         options: Mapping[str, Any] | None = None,
+        options_env: Mapping[str, str] | None = None,
+        ca_file: str | None = None,
         in_flight_max: int = 1_000,
         max_replays: int | None = 10,
         retry_first_secs: float = 0.1,
@@ -45,8 +47,10 @@ class NatsSpout(AsyncSource):
     ) -> None:
         """`servers` are URLs, separated by commas. A consumer `durable` that does not exist is
         created at `start`, "earliest" or "latest"; one that exists keeps its position and settings.
-        `options` go to `nats.connect` (user, password, token, tls ...). The others are those of
-        `Source`. Raises InvalidTopologyError for another `start`."""
+        `options` go to `nats.connect` (user, name, user_credentials ...); `options_env` maps more
+        of them (password, token) to environment variables of the worker that hold their values. A
+        server with TLS must prove itself to `ca_file`, or to the system's authorities. The others
+        are those of `Source`. Raises InvalidTopologyError for another `start`."""
         super().__init__(
             in_flight_max=in_flight_max,
             max_replays=max_replays,
@@ -61,6 +65,7 @@ class NatsSpout(AsyncSource):
         self._servers, self._subject = servers, subject
         self._durable, self._stream_name, self._start = durable, stream, start
         self._ack_wait_secs, self._options = ack_wait_secs, dict(options or {})
+        self._options_env, self._ca_file = dict(options_env or {}), ca_file
 
     async def open(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         self._connection: Any = None
@@ -69,7 +74,9 @@ class NatsSpout(AsyncSource):
         await super().open(conf, context)
 
     async def connect(self) -> None:
-        self._connection = await connections.connect(self._servers, self._options)
+        self._connection = await connections.connect(
+            "NatsSpout", self._servers, self._options, self._options_env, self._ca_file
+        )
         jetstream = self._connection.jetstream(timeout=10)
         earliest = self._start == "earliest"
         config = ConsumerConfig(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
+import base64
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ import orjson
 
 from squall import TopologyContext, Tuple
 from squall_common.errors import InvalidTopologyError, describe
-from squall_connectors.base.address import parse_address, secret_of
+from squall_connectors.base.address import parse_address, secret_of, tls_context
 from squall_connectors.base.backoff import Backoff
 from squall_connectors.base.sink import RecordsRejectedError, Sink
 
@@ -89,17 +89,17 @@ class OpenSearchSink(Sink):
         await super().prepare(conf, context)
 
     async def connect(self) -> None:
-        auth = None
+        headers = {"Content-Type": "application/x-ndjson"}
         address = self._address
         if address.user is not None:
             password = secret_of("OpenSearchSink", self._password_env) or address.password or ""
-            auth = aiohttp.BasicAuth(address.user, password)
-        tls = ssl.create_default_context(cafile=self._ca_file)
+            login = base64.b64encode(f"{address.user}:{password}".encode()).decode()
+            headers["Authorization"] = f"Basic {login}"
+        tls = tls_context(self._ca_file)
         self._session = aiohttp.ClientSession(
-            auth=auth,
             connector=aiohttp.TCPConnector(ssl=tls if address.scheme == "https" else True),
             timeout=aiohttp.ClientTimeout(total=self._write_timeout_secs, sock_connect=5),
-            headers={"Content-Type": "application/x-ndjson"},
+            headers=headers,
         )
 
     async def disconnect(self) -> None:

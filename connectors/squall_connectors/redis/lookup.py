@@ -31,24 +31,28 @@ class RedisLookup(Bolt):
         key_prefix: str = "",
         hash_fields: Sequence[str] = (),
         keep: Sequence[str] = (),
+        password_env: str | None = None,
+        ca_file: str | None = None,
         cache_secs: float = 10.0,
         cache_size: int = 10_000,
         timeout_secs: float = 10.0,
     ) -> None:
-        """Raises ValueError if `outputs` has another number of fields than are emitted."""
+        """`url`, `password_env` and `ca_file` are those of RedisStreamSpout. Raises ValueError if
+        `outputs` has another number of fields than are emitted."""
         if len(outputs) != len(keep) + max(1, len(hash_fields)):
             raise ValueError(
                 f"RedisLookup: {len(outputs)} outputs for {len(keep)} kept fields and "
                 f"{max(1, len(hash_fields))} looked up"
             )
         self.outputs = list(outputs)
-        self._url, self._key_field, self._key_prefix = url, key_field, key_prefix
+        self._key_field, self._key_prefix = key_field, key_prefix
         self._hash_fields, self._keep = list(hash_fields), list(keep)
         self._cache_secs, self._cache_size = cache_secs, cache_size
         self._timeout_secs = timeout_secs
+        self._server = clients.ServerOptions.checked("RedisLookup", url, password_env, ca_file)
 
     async def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
-        self._client = clients.client(self._url, timeout_secs=self._timeout_secs)
+        self._client = clients.client(self._server, timeout_secs=self._timeout_secs)
         self._cache: Cache[list[bytes | None]] = Cache(self._cache_secs, self._cache_size)
         self._hits = context.register_metric("cache-hits", CountMetric())
         self._misses = context.register_metric("cache-misses", CountMetric())

@@ -27,12 +27,15 @@ class RedisPubSubSpout(AsyncSource):
         channels: Sequence[str] = (),
         *,
         patterns: Sequence[str] = (),
+        password_env: str | None = None,
+        ca_file: str | None = None,
         in_flight_max: int = 10_000,
         max_replays: int | None = 10,
         retry_first_secs: float = 0.1,
         retry_max_secs: float = 30.0,
     ) -> None:
-        """`patterns` are Redis' globs. The others are those of `Source`."""
+        """`patterns` are Redis' globs. `url`, `password_env` and `ca_file` are those of
+        RedisStreamSpout, the others those of `Source`."""
         super().__init__(
             in_flight_max=in_flight_max,
             max_replays=max_replays,
@@ -40,7 +43,8 @@ class RedisPubSubSpout(AsyncSource):
             retry_max_secs=retry_max_secs,
         )
         self.outputs = {"default": Stream(["channel", "message"])}
-        self._url, self._channels, self._patterns = url, list(channels), list(patterns)
+        self._channels, self._patterns = list(channels), list(patterns)
+        self._server = clients.ServerOptions.checked("RedisPubSubSpout", url, password_env, ca_file)
 
     async def open(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         self._client: Any = None
@@ -49,7 +53,7 @@ class RedisPubSubSpout(AsyncSource):
         await super().open(conf, context)
 
     async def connect(self) -> None:
-        self._client = clients.client(self._url, timeout_secs=10)
+        self._client = clients.client(self._server, timeout_secs=10)
         self._subscription = self._client.pubsub(ignore_subscribe_messages=True)
         if self._channels:
             await self._subscription.subscribe(*self._channels)

@@ -48,6 +48,8 @@ class RedisSink(Sink):
         expire_secs: int | None = None,
         stream_max: int | None = None,
         replicas: int = 0,
+        password_env: str | None = None,
+        ca_file: str | None = None,
         batch_records: int = 500,
         batch_secs: float = 0.02,
         write_timeout_secs: float = 30.0,
@@ -55,8 +57,9 @@ class RedisSink(Sink):
     ) -> None:
         """The key is `key`, or `key_prefix` and the value of `key_field`. `expire_secs` is for hash
         and set, `stream_max` the length to which a stream is trimmed, about. A batch is confirmed
-        once `replicas` replicas have it. The others are those of `Sink`. Raises
-        InvalidTopologyError for arguments that contradict each other."""
+        once `replicas` replicas have it. `url`, `password_env` and `ca_file` are those of
+        RedisStreamSpout, the others those of `Sink`. Raises InvalidTopologyError for arguments that
+        contradict each other."""
         super().__init__(
             batch_records=batch_records,
             batch_secs=batch_secs,
@@ -75,9 +78,10 @@ class RedisSink(Sink):
             raise InvalidTopologyError("RedisSink: expire_secs is for hash and set")
         if stream_max is not None and command != "stream":
             raise InvalidTopologyError("RedisSink: stream_max is for streams")
-        self._url, self._command, self._fields = url, command, list(fields)
+        self._command, self._fields = command, list(fields)
         self._key, self._key_field, self._key_prefix = key, key_field, key_prefix
         self._expire_secs, self._stream_max, self._replicas = expire_secs, stream_max, replicas
+        self._server = clients.ServerOptions.checked("RedisSink", url, password_env, ca_file)
 
     async def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         self._client: Any = None
@@ -87,7 +91,7 @@ class RedisSink(Sink):
         return clients.is_outage(error) or super().is_outage(error)
 
     async def connect(self) -> None:
-        self._client = clients.client(self._url, timeout_secs=self._write_timeout_secs)
+        self._client = clients.client(self._server, timeout_secs=self._write_timeout_secs)
         await self._client.ping()
 
     async def disconnect(self) -> None:

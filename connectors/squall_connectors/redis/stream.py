@@ -40,13 +40,17 @@ class RedisStreamSpout(AsyncSource):
         start: str = "earliest",
         delete: bool = False,
         claim_secs: float = 60.0,
+        password_env: str | None = None,
+        ca_file: str | None = None,
         in_flight_max: int = 1_000,
         max_replays: int | None = 10,
         retry_first_secs: float = 0.1,
         retry_max_secs: float = 30.0,
     ) -> None:
         """A group that does not exist is created at `start`, "earliest" or "latest". With `delete`,
-        entries are deleted once they are done; use it only if no other group reads them. The others
+        entries are deleted once they are done; use it only if no other group reads them. `url` is
+        `redis://[USER@]HOST[:PORT][/DB]`, or `rediss://` for TLS, which trusts `ca_file` or the
+        system's authorities. `password_env` names an environment variable of the worker. The others
         are those of `Source`. Raises InvalidTopologyError for another `start`, or no stream."""
         super().__init__(
             in_flight_max=in_flight_max,
@@ -62,9 +66,10 @@ class RedisStreamSpout(AsyncSource):
                 f"RedisStreamSpout: start {start!r}; expected 'earliest' or 'latest'"
             )
         self.outputs = {"default": Stream(["id", "entry"] if fields is None else list(fields))}
-        self._url, self._streams, self._group = url, names, group
+        self._streams, self._group = names, group
         self._fields = None if fields is None else list(fields)
         self._start, self._delete, self._claim_secs = start, delete, claim_secs
+        self._server = clients.ServerOptions.checked("RedisStreamSpout", url, password_env, ca_file)
 
     async def open(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         self._client: Any = None
@@ -74,7 +79,7 @@ class RedisStreamSpout(AsyncSource):
         await super().open(conf, context)
 
     async def connect(self) -> None:
-        self._client = clients.client(self._url, timeout_secs=10)
+        self._client = clients.client(self._server, timeout_secs=10)
         for stream in self._streams:
             with contextlib.suppress(exceptions.ResponseError):  # there is one already
                 await self._client.xgroup_create(

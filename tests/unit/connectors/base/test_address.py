@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from squall_common.errors import InvalidTopologyError
-from squall_connectors.base.address import parse_address, require_at_least, secret_of
+from squall_connectors.base.address import parse_address, require_at_least, secret_of, with_secrets
 
 PORTS = {"mqtt": 1883, "mqtts": 8883}
 
@@ -44,3 +44,11 @@ def test_a_number_below_the_least_is_refused_by_name() -> None:
     require_at_least("X", 1, one=1, two=2)
     with pytest.raises(InvalidTopologyError, match="X: two is 0; at least 1"):
         require_at_least("X", 1, one=1, two=0)
+
+
+def test_settings_get_the_secrets_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PASSWORD", "right")
+    given = with_secrets("X", {"user": "app"}, {"password": "PASSWORD"})
+    assert given == {"user": "app", "password": "right"}
+    with pytest.raises(InvalidTopologyError, match="NOT_THERE is not set in the worker"):
+        with_secrets("X", {}, {"password": "NOT_THERE"})
