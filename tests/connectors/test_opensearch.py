@@ -1,4 +1,5 @@
-"""The sink of OpenSearch against a real node."""
+"""The sink of OpenSearch against real nodes: of OpenSearch, and of Elasticsearch, whose API is the
+same."""
 
 from __future__ import annotations
 
@@ -15,9 +16,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 from tests.support.certificates import Certificates
-from tests.support.effort import KILL_RECORDS, KILLS, SLOW_SERVER_KILLS
+from tests.support.effort import KILL_RECORDS, KILLS, SLOW_SERVER_KILLS, SOAK
 from tests.support.http_service import service
-from tests.support.opensearch_server import OpensearchServer
+from tests.support.opensearch_server import ELASTICSEARCH, OpensearchServer
 from tests.support.secure import VARIABLE, check_refusal, check_writes
 
 from squall import Bolt
@@ -37,14 +38,23 @@ def opensearch() -> Iterator[OpensearchServer]:
             yield server
 
 
+@pytest.fixture(scope="module")
+def elasticsearch() -> Iterator[OpensearchServer]:
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o711)
+        with OpensearchServer.start(Path(name), ELASTICSEARCH) as server:
+            yield server
+
+
 class TestOpenSearchSink(SinkContract):
     kills = KILLS
     server_kills = SLOW_SERVER_KILLS
     kill_records = KILL_RECORDS
+    node = "opensearch"
 
     @pytest.fixture(autouse=True)
-    def _new_index(self, opensearch: OpensearchServer) -> None:
-        self.server: OpensearchServer = opensearch
+    def _new_index(self, request: pytest.FixtureRequest) -> None:
+        self.server: OpensearchServer = request.getfixturevalue(self.node)
         self.index = f"index-{next(_names)}"
         settings = {"number_of_shards": 1, "number_of_replicas": 0}
         mappings = {"properties": {"value": {"type": "integer"}}}
@@ -114,6 +124,17 @@ class TestOpenSearchSink(SinkContract):
             feeder.feed(["Not an index", "2"], 2)
             wait_until("both", lambda: feeder.acked == [1] and feeder.failed == [2])
             assert "invalid_index_name_exception" in str(run.errors[0])
+
+
+class TestElasticsearch(TestOpenSearchSink):
+    """The kills, and the outage, are the same code: `make soak` repeats them here."""
+
+    node = "elasticsearch"
+    importable = SOAK
+
+    def test_an_outage_of_the_server_loses_nothing_and_keeps_no_core_busy(self) -> None:
+        if SOAK:
+            super().test_an_outage_of_the_server_loses_nothing_and_keeps_no_core_busy()
 
 
 def test_tls_and_a_password_from_the_environment(

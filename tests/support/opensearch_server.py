@@ -1,5 +1,6 @@
-"""A real OpenSearch node for tests, put together from its jars in Maven Central: the server, and
-the module with its network. As root it runs as the user `nobody`, since it refuses to run as root.
+"""Real nodes of OpenSearch and Elasticsearch for tests, put together from their jars in Maven
+Central: the server, and the module with its network. As root they run as the user `nobody`, since
+they refuse to run as root.
 """
 
 from __future__ import annotations
@@ -11,33 +12,62 @@ import shutil
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.support import maven
 from tests.support.servers import Server, free_port
 
-VERSION = "2.11.1"
-_ARTIFACTS = (
-    f"org.opensearch:opensearch:{VERSION}",
-    f"org.opensearch:opensearch-plugin-classloader:{VERSION}",
-    f"org.opensearch.plugin:transport-netty4-client:{VERSION}",
-    "org.apache.logging.log4j:log4j-core:2.20.0",
+
+@dataclass(frozen=True, slots=True)
+class _Flavour:
+    """What the two, one of which was forked from the other, call their parts."""
+
+    name: str
+    version: str
+    artifacts: tuple[str, ...]
+    main: str
+    plugin: str
+    prefix: str  # of their own properties
+    policy: str
+
+    def descriptor(self) -> str:
+        return (
+            f"description=network\nversion={self.version}\nname=transport-netty4\n"
+            f"classname={self.plugin}\njava.version=1.8\n{self.name}.version={self.version}\n"
+            "has.native.controller=false\nextended.plugins=\n"
+        )
+
+
+_SOCKETS = 'permission java.net.SocketPermission "*", "accept,connect,resolve";'
+OPENSEARCH = _Flavour(
+    "opensearch",
+    "2.11.1",
+    (
+        "org.opensearch:opensearch:2.11.1",
+        "org.opensearch:opensearch-plugin-classloader:2.11.1",
+        "org.opensearch.plugin:transport-netty4-client:2.11.1",
+        "org.apache.logging.log4j:log4j-core:2.20.0",
+    ),
+    "org.opensearch.bootstrap.OpenSearch",
+    "org.opensearch.transport.Netty4Plugin",
+    "opensearch",
+    f'grant {{ {_SOCKETS} permission java.lang.RuntimePermission "*"; }};\n',
 )
-_MODULE = f"""description=network
-version={VERSION}
-name=transport-netty4
-classname=org.opensearch.transport.Netty4Plugin
-java.version=11
-opensearch.version={VERSION}
-has.native.controller=false
-extended.plugins=
-"""
-_POLICY = """grant {
-  permission java.net.SocketPermission "*", "accept,connect,resolve";
-  permission java.lang.RuntimePermission "*";
-};
-"""
+# The last version whose network is a module in Maven Central; later ones also need a launcher.
+ELASTICSEARCH = _Flavour(
+    "elasticsearch",
+    "7.17.28",
+    (
+        "org.elasticsearch:elasticsearch:7.17.28",
+        "org.elasticsearch.plugin:transport-netty4-client:7.17.28",
+    ),
+    "org.elasticsearch.bootstrap.Elasticsearch",
+    "org.elasticsearch.transport.Netty4Plugin",
+    "es",
+    f"grant {{ {_SOCKETS} }};\n",
+)
 _LOGGING = """status = error
 appender.console.type = Console
 appender.console.name = console
@@ -51,20 +81,21 @@ rootLogger.appenderRef.console.ref = console
 class OpensearchServer(Server):
     """A cluster of one node. `folder` must be open to other users."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, flavour: _Flavour = OPENSEARCH) -> None:
+        self._flavour = flavour
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._home = home = folder / "home"
         module = home / "modules" / "transport-netty4"
         for made in (home / "lib", module, home / "config", home / "data", home / "plugins"):
             made.mkdir(parents=True)
-        for jar in maven.jars("opensearch", VERSION, _ARTIFACTS).glob("*.jar"):
+        for jar in maven.jars(flavour.name, flavour.version, flavour.artifacts).glob("*.jar"):
             of_module = jar.name.startswith(("netty-", "transport-netty4-"))
             shutil.copy(jar, module if of_module else home / "lib")
-        (module / "plugin-descriptor.properties").write_text(_MODULE)
-        (module / "plugin-security.policy").write_text(_POLICY)
+        (module / "plugin-descriptor.properties").write_text(flavour.descriptor())
+        (module / "plugin-security.policy").write_text(flavour.policy)
         (home / "config" / "log4j2.properties").write_text(_LOGGING)
-        (home / "config" / "opensearch.yml").write_text(
+        (home / "config" / f"{flavour.name}.yml").write_text(
             f"discovery.type: single-node\nhttp.port: {self.port}\n"
             f"transport.port: {free_port()}\nnetwork.host: 127.0.0.1\n"
             "node.store.allow_mmap: false\nhttp.max_content_length: 1mb\n"
@@ -75,25 +106,27 @@ class OpensearchServer(Server):
             self._user = {"user": "nobody", "group": "nogroup", "extra_groups": []}
             for path in (home, *home.rglob("*")):
                 shutil.chown(path, "nobody", "nogroup")
-        super().__init__(folder / "opensearch.log")
+        super().__init__(folder / f"{flavour.name}.log")
 
     def command(self) -> list[str]:
+        prefix = self._flavour.prefix
         settings = {
             "java.security.manager": "allow",
             "java.io.tmpdir": str(self._home / "data"),
-            "opensearch.path.home": str(self._home),
-            "opensearch.path.conf": str(self._home / "config"),
-            "opensearch.distribution.type": "tar",
+            f"{prefix}.path.home": str(self._home),
+            f"{prefix}.path.conf": str(self._home / "config"),
+            f"{prefix}.distribution.type": "tar",
             "log4j2.disable.jmx": "true",
         }
         return [
             *("java", "-Xms256m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
             *(f"-D{name}={value}" for name, value in settings.items()),
-            *("-cp", f"{self._home}/lib/*", "org.opensearch.bootstrap.OpenSearch"),
+            *("-cp", f"{self._home}/lib/*", self._flavour.main),
         ]
 
     def options(self) -> dict[str, object]:
-        return {**self._user, "cwd": self._home, "env": {**os.environ, "HOME": str(self._home)}}
+        env = {**os.environ, "HOME": str(self._home), "LIBFFI_TMPDIR": str(self._home / "data")}
+        return {**self._user, "cwd": self._home, "env": env}
 
     def is_up(self) -> bool:
         try:
@@ -116,7 +149,7 @@ class OpensearchServer(Server):
 
     @classmethod
     @contextlib.contextmanager
-    def start(cls, folder: Path) -> Iterator[OpensearchServer]:
-        server = cls(folder)
+    def start(cls, folder: Path, flavour: _Flavour = OPENSEARCH) -> Iterator[OpensearchServer]:
+        server = cls(folder, flavour)
         with server.running():
             yield server
