@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 from tests.support.effort import SOAK
 
+from squall.testing.connectors import SinkContract, SourceContract
+
+if SOAK:
+    SourceContract.outage_secs = SinkContract.outage_secs = 30.0
 _SECS_MAX = 3_600 if SOAK else 300
 
 

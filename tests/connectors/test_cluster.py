@@ -1,5 +1,6 @@
-"""Kafka, Redis and PostgreSQL in one topology on a real cluster, whose workers are killed, and so
-are the servers: each record gets from the first to the last."""
+"""Kafka, Redis and PostgreSQL in one topology on a real cluster, which is rebalanced and
+deactivated while its workers are killed, and so are the servers: each record gets from the first to
+the last."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ PARTITIONS = 4
 CODE = ROOT / "tests" / "topologies" / "connected"
 
 
-def test_nothing_is_lost_when_workers_and_servers_are_killed(tmp_path: Path) -> None:
+def test_nothing_is_lost_by_rebalances_and_kills_of_workers_and_servers(tmp_path: Path) -> None:
     chance = random.Random(30)
     with (
         tempfile.TemporaryDirectory() as open_to_all,
@@ -60,7 +61,19 @@ def test_nothing_is_lost_when_workers_and_servers_are_killed(tmp_path: Path) -> 
 
             return leave
 
-        faults: list[Callable[[], None]] = [kill_a_worker] * KILLS
+        def rebalance(executors: int) -> Callable[[], None]:
+            return lambda: cluster.storm(
+                *("rebalance", "connected", "-w", "1"),
+                *("-e", f"kafka={executors}", "-e", f"redis={executors}"),
+            )
+
+        def pause() -> None:
+            cluster.storm("deactivate", "connected")
+            cluster.storm("activate", "connected")
+
+        # Two tasks of a source in one executor, and apart again.
+        faults: list[Callable[[], None]] = [rebalance(1), pause, rebalance(2)]
+        faults += [kill_a_worker] * KILLS
         faults += [away(server) for server in (kafka, cache, database)] * (KILLS // 2)
         steps = [range(i, RECORDS, len(faults) + 1) for i in range(len(faults) + 1)]
         put = 0
