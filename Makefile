@@ -10,7 +10,8 @@ BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-compose quick check simulation bench bench-features bench-latency bench-idle \
-  bench-memory bench-scale bench-scheduling bench-encryption bench-multilang bench-windows bench-streams bench-nexmark bench-peers bench-spark \
+  bench-memory bench-scale bench-scheduling bench-encryption bench-multilang bench-windows bench-streams \
+  bench-nexmark bench-connectors bench-peers bench-spark \
   bench-report docs options constraints chaos soak format clean
 
 help: ## List the commands
@@ -96,6 +97,9 @@ bench-streams: $(BENCH_STAMP) ## Measure streams against bolts written by hand
 
 bench-nexmark: $(BENCH_STAMP) ## Measure the queries of Nexmark
 	$(BIN)/python -m bench nexmark
+
+bench-connectors: $(BENCH_STAMP) ## Measure a record in each connector, against real servers
+	$(BIN)/python -m bench connectors
 
 bench-idle: $(BENCH_STAMP) ## Measure CPU and memory of an idle cluster
 	$(BIN)/python -m bench idle

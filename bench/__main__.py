@@ -9,6 +9,7 @@
     scale       workers, tasks, sizes and fan-out
     scheduling  a scheduling round of clusters of 100 to 3,000 supervisors
     multilang   one shell bolt against bare pipes
+    connectors  a record of each connector, against real servers
     windows     a count by windows against a plain bolt's
     streams     streams against bolts written by hand
     nexmark     the queries of Nexmark
@@ -47,6 +48,7 @@ SUBJECTS = {
     "scale": ("bench.scale", 3),
     "scheduling": ("bench.scheduling", 5),
     "multilang": ("bench.shell", 3),
+    "connectors": ("bench.connectors", 3),
     "windows": ("bench.windows", 5),
     "streams": ("bench.streams", 7),
     "nexmark": ("bench.nexmark", 3),

@@ -1,4 +1,4 @@
-"""Writes what was measured into docs/performance.md.
+"""Writes what was measured into docs/performance.md, and docs/connectors.md.
 
     python -m bench.report [WHAT ...]
 
@@ -22,6 +22,8 @@ from bench.__main__ import OUTPUT, SUBJECTS, machine_line, subject
 from bench.runs import ROOT
 
 PAGE = ROOT / "docs" / "performance.md"
+# Subjects with another page.
+PAGES = {"connectors": ROOT / "docs" / "connectors.md"}
 # Those that the page shows.
 PLOTS = {
     "memory": "Memory of the larger worker over time",
@@ -73,24 +75,28 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.report", description=__doc__)
     parser.add_argument("what", nargs="*", help="subjects (default: all that were taken)")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="folder of the reports")
-    parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--page", type=Path, help="another page for all subjects")
     options = parser.parse_args()
     if unknown := set(options.what) - set(SUBJECTS):
         parser.error(f"no such subject: {', '.join(sorted(unknown))}")
     names = options.what or [n for n in SUBJECTS if (options.output / f"{n}.json").exists()]
     try:
-        page = options.page.read_text()
+        pages: dict[Path, str] = {}
         for name in names:
-            page = replace(page, name, markdown(name, read(options.output, name)))
+            path = options.page or PAGES.get(name, PAGE)
+            page = pages.get(path) or path.read_text()
+            pages[path] = replace(page, name, markdown(name, read(options.output, name)))
             if name in PLOTS:
-                plot = options.page.parent / "performance" / f"{name}.svg"
+                plot = path.parent / "performance" / f"{name}.svg"
                 plot.parent.mkdir(exist_ok=True)
                 shutil.copyfile(options.output / plot.name, plot)
     except (OSError, ReportError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    options.page.write_text(page)
-    print(f"written into {options.page}: {', '.join(names) or 'nothing'}")
+    for path, page in pages.items():
+        path.write_text(page)
+    where = ", ".join(map(str, pages)) or "no page"
+    print(f"written into {where}: {', '.join(names) or 'nothing'}")
     return 0
 
 
