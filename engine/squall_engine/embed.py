@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from squall_common.component.instruments import Gauge, Instrument
+from squall_common.component.metrics import AssignableMetric
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.clock import Clock
 from squall_common.errors import SquallError
@@ -326,6 +327,18 @@ class EmbeddedEngine(Engine):
                 if value is not None:
                     found[name] = found.get(name, 0) + value
         return found
+
+    def gauge_value(self, component: str, name: str) -> float | None:
+        """What a component's tasks show now by this metric, together: an `AssignableMetric` or a
+        gauge. None: nothing yet."""
+        registered = [
+            one.context.metrics.get(name, (None,))[0]
+            for one in self.built
+            if one.task.component == component
+        ]
+        shown = [metric.value for metric in registered if isinstance(metric, AssignableMetric)]
+        values = [value for value in shown if value is not None]
+        return float(sum(values)) if values else self.metric_values(component).get(name)
 
     def calls_under_way(self) -> CallsUnderWay:
         """The calls that components are in, for any thread. Call it once the engine has started."""

@@ -74,6 +74,7 @@ class _Queue:
 
 
 class TestAmqpSpout(_Queue, SourceContract):
+    reports_lag = True
     kills = KILLS
     server_kills = SLOW_SERVER_KILLS
     kill_records = KILL_RECORDS

@@ -32,6 +32,7 @@ from squall_connectors.http import HttpEnrich, WebhookSpout
 
 
 class TestWebhookSpout(SourceContract):
+    reports_lag = True
     kills = KILLS
     kill_records = KILL_RECORDS
     record_field = "body"

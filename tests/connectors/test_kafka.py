@@ -81,6 +81,7 @@ class _Topic:
 
 
 class TestKafkaSpout(_Topic, SourceContract):
+    reports_lag = True
     kills = KILLS
     kill_records = KILL_RECORDS
 
@@ -246,15 +247,6 @@ class TestKafkaSpout(_Topic, SourceContract):
             bolt.decide = lambda record: "hold"
             wait_until("all", lambda: len(bolt.got) == 9)
             wait_until("the commit", lambda: self.committed(self.group) == 9)
-
-    def test_the_lag_is_what_is_not_done_yet(self) -> None:
-        self.put([str(number) for number in range(30)])
-        spout = self.spout()
-        with self.running_source(spout) as (bolt, run, _):
-            bolt.decide = lambda record: "hold"
-            wait_until("a lag of 30", lambda: spout._reader.lag == 30)
-            run.call(bolt.release)
-            wait_until("none", lambda: spout._reader.lag == 0)
 
     def test_a_partition_waits_when_too_much_is_done_behind_one_record(self) -> None:
         self.put([str(3 * number) for number in range(200)])  # all in partition 0

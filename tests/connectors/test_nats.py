@@ -57,6 +57,7 @@ class _Subject:
 
 
 class TestNatsSpout(_Subject, SourceContract):
+    reports_lag = True
     kills = KILLS
     kill_records = KILL_RECORDS
     record_field = "data"

@@ -55,6 +55,7 @@ class _Table:
 
 
 class TestPostgresqlQueueSpout(_Table, SourceContract):
+    reports_lag = True
     kills = KILLS
     kill_records = KILL_RECORDS
     columns = "id bigserial PRIMARY KEY, value text, leased_until timestamptz"

@@ -56,7 +56,15 @@ class TestPostgresqlChangesSpout(SourceContract):
         self.execute(f'CREATE PUBLICATION "P {self.table}" FOR TABLE {self.table}')
         self.execute(f"SELECT pg_create_logical_replication_slot('{self.table}', 'pgoutput')")
         yield
-        self.execute(f"SELECT pg_drop_replication_slot('{self.table}')")
+        wait_until("the slot to be left", self.drop_slot)
+
+    def drop_slot(self) -> bool:
+        """Drop it; False while the session of a killed worker still reads it."""
+        try:
+            self.execute(f"SELECT pg_drop_replication_slot('{self.table}')")
+        except psycopg.errors.ObjectInUse:
+            return False
+        return True
 
     def execute(self, query: str, rows: Sequence[Sequence[Any]] = ()) -> None:
         with psycopg.connect(self.server.dsn) as connection, connection.cursor() as cursor:

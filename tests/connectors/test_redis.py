@@ -43,6 +43,7 @@ class _Key:
 
 
 class TestRedisStreamSpout(_Key, SourceContract):
+    reports_lag = True
     kills = KILLS
     kill_records = KILL_RECORDS
 

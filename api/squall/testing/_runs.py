@@ -128,6 +128,13 @@ class TopologyRun:
 
         self._wait(switch())
 
+    def gauge(self, component: str, name: str) -> float | None:
+        """What a metric of a component shows now, an `AssignableMetric` or a gauge; its tasks'
+        together. None: nothing yet."""
+
+        shown: float | None = self.call(lambda: self._engine.gauge_value(component, name))
+        return shown
+
     def call(self, function: Callable[[], _T]) -> _T:
         """Call a function on the topology's loop."""
 

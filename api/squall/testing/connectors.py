@@ -181,6 +181,8 @@ class SourceContract:
     #: Whether the source keeps its position or its messages when a worker is lost. One that does
     #: not (a web socket) leaves those tests out.
     durable: ClassVar[bool] = True
+    #: Whether its metric `lag` says how many records wait at the system or are in flight.
+    reports_lag: ClassVar[bool] = False
 
     server: ServerControl | None = None
 
@@ -327,7 +329,26 @@ class SourceContract:
             self.put(second)
             _wait_for_all(bolt, first + second)
             assert run.died is None
+            assert run.errors, "the outage was not reported"
         assert busy < 0.5, f"{busy:.2f} of a core while the server was away"
+
+    def test_the_lag_is_what_is_not_done(self) -> None:
+        if not self.reports_lag:
+            return
+        records = _numbers(30)
+        source: Any = self.make_source()
+        if hasattr(source, "lag_secs"):  # of an AsyncSource: do not wait for it
+            source.lag_secs = 0.2
+        with self.running_source(source) as (bolt, run, _):
+            bolt.decide = lambda record: "hold"
+            self.put(records)
+
+            def lag() -> float | None:
+                return run.gauge("source", "lag")
+
+            wait_until("a lag of all records", lambda: lag() == 30, _WAIT_SECS, 0.05)
+            run.call(bolt.release)
+            wait_until("no lag", lambda: lag() == 0, _WAIT_SECS, 0.05)
 
     def test_a_killed_worker_loses_nothing(self) -> None:
         if not (self.importable and self.durable):

@@ -238,10 +238,9 @@ class KafkaSpout(Source):
         if self._errors:
             self._report_errors()
         batch = reader.take()
-        if batch is not None:
-            if not batch.partition.revoked:
-                self._emit_batch(batch)
-            self._look()
+        if batch is not None and not batch.partition.revoked:
+            self._emit_batch(batch)
+        self._look()  # also without a batch: acks and rebalances change what it shows
         if reader.waits.is_set() and self.room >= max(1, self._in_flight_max // 4):
             reader.nudge()
 
