@@ -152,7 +152,7 @@ class LivenessCalls(Calls):
         now = self.nimbus.clock.monotonic()
         return self.nimbus.watched.periods({one.storm_id for one in beats.worker_heartbeats}, now)
 
-    @operation("getTopologyInfo")
+    @operation("getTopologyInfo", by_id="topologyId")
     async def watchTopology(self, call: Call, topologyId: str | None) -> None:
         self._require_leading()
         topology_id = needed(topologyId, "topologyId")

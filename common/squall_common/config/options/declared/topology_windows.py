@@ -4,6 +4,7 @@ configuration usually has them, from `windowed()` in the builder."""
 from __future__ import annotations
 
 from squall_common.config.options.declaration import (
+    COMMAND,
     COMPONENT,
     OURS,
     TOPOLOGY,
@@ -20,8 +21,7 @@ def _option(key: str, kind: Kind, default: object, sentence: str, **more: object
         default,
         sentence,
         scope=TOPOLOGY | COMPONENT,
-        readers=WORKER,
-        **more,  # type: ignore[arg-type]
+        **{"readers": WORKER, **more},  # type: ignore[arg-type]
     )
 
 
@@ -78,6 +78,7 @@ OPTIONS = (
         "Field that holds the timestamp of a tuple, for windows in event time; null: the time of "
         "arrival counts, unless the bolt defines timestamp(). (A key of Storm 1.)",
         storm=OURS,
+        readers=COMMAND | WORKER,
     ),
     _option(
         "topology.bolts.tuple.timestamp.max.lag.ms",
