@@ -48,7 +48,8 @@ class SigningKey:
     endorsement: str
     use: Use
     cluster: str
-    not_after: float  # signs nothing later
+    not_before: float  # signs nothing earlier, nor later:
+    not_after: float
 
     def __repr__(self) -> str:
         return f"SigningKey({self.use.value}, {key_id(self.private.public_key())})"
@@ -69,22 +70,29 @@ class SigningKey:
         ends with the certificate, if that is earlier."""
         private = private or Ed25519PrivateKey.generate()
         public = private.public_key()
-        ends = min(now + days * 86_400, certificate.not_valid_after_utc.timestamp())
+        begins = int(now - LEEWAY_SECS)
+        ends = int(min(now + days * 86_400, certificate.not_valid_after_utc.timestamp()))
         payload = {
             "cluster": cluster,
             "kid": key_id(public),
             "key": b64(public.public_bytes_raw()),
             "use": use.value,
-            "nbf": int(now - LEEWAY_SECS),
-            "exp": int(ends),
+            "nbf": begins,
+            "exp": ends,
         }
         header = {"typ": _ENDORSEMENT, "x5c": [b64(certificate.public_bytes(Encoding.DER))]}
-        return cls(private, jws.sign(payload, header, key), use, cluster, float(int(ends)))
+        endorsement = jws.sign(payload, header, key)
+        return cls(private, endorsement, use, cluster, float(begins), float(ends))
+
+    def may_sign(self, now: float, left_secs: float = 0.0) -> bool:
+        """Whether the key may sign now, and `left_secs` later. A clock that is set back may be
+        before its time."""
+        return self.not_before <= now <= self.not_after - left_secs
 
     def sign(self, payload: Mapping[str, Any], typ: str, now: float) -> str:
-        """Sign a text of a type. Raises SignatureError after the key's end."""
-        if now > self.not_after:
-            raise SignatureError(f"the signing key for {self.use.value}s has expired")
+        """Sign a text of a type. Raises SignatureError outside the time of the key."""
+        if not self.may_sign(now):
+            raise SignatureError(f"the signing key for {self.use.value}s is not valid now")
         header = {
             "typ": typ,
             "kid": key_id(self.private.public_key()),

@@ -172,7 +172,7 @@ class Tokens:
         """The key for a use; a new one a day before the last one ends."""
         now = self._clock.time()
         key = self._keys.get(use)
-        if key is None or now > key.not_after - _DAY_SECS:
+        if key is None or not key.may_sign(now, left_secs=_DAY_SECS):
             own = self._trusted.own
             assert own is not None
             private = read_key(Path(own.key_file).read_bytes())

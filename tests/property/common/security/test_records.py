@@ -91,7 +91,7 @@ class Cluster(RuleBasedStateMachine):
     def key(self, use: Use) -> SigningKey:
         """The leader's key; it turns keys that have ended, or that its clock is before."""
         key = self.keys[self.leader, use]
-        if not self.now <= key.not_after:
+        if not key.may_sign(self.now):
             self.turn_keys(self.leader)
         return self.keys[self.leader, use]
 
