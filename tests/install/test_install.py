@@ -48,6 +48,7 @@ DATA_FILES = {
         for path in (ROOT / "cli" / "squall_cli" / "template").rglob("*.tmpl")
     ),
 }
+VERSIONS = (ROOT / "constraints.txt").as_uri()
 # Long enough for what pip has to fetch when its cache is empty.
 INSTALL_SECS = 300
 FIRST_RESULT_SECS_MAX = 90
@@ -158,14 +159,14 @@ def clean_environment(temporary: Path, *programs: Path) -> dict[str, str]:
 
 def pip(*arguments: str | Path, cwd: Path, **more: str) -> str:
     """`python -m pip` of the interpreter that runs the tests: what it wrote, to both outputs."""
-    versions = (ROOT / "constraints.txt").as_uri()
     env = {
         **clean_environment(cwd),
-        "PIP_CONSTRAINT": versions,
-        "PIP_BUILD_CONSTRAINT": versions,
+        "PIP_CONSTRAINT": VERSIONS,
         "PIP_NO_COMPILE": "1",  # most of what is installed is never imported here
         **more,
     }
+    if "--no-build-isolation" not in arguments:
+        env["PIP_BUILD_CONSTRAINT"] = VERSIONS
     done = subprocess.run(
         [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", *map(str, arguments)],
         cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
