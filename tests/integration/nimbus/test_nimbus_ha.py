@@ -406,11 +406,18 @@ async def test_a_leader_that_was_paused_and_continues_writes_nothing(
             "rebalance", "stays", storm.RebalanceOptions(wait_secs=1, num_workers=2)
         )
         old_session = await session_of(cluster, first)
+        _, epoch_before = await cluster.store.get("/leader-epoch")
         first.process.send_signal(signal.SIGSTOP)
         nimbuses.started.remove(first)
         try:
             async with nimbuses.connect() as one:  # the second leads now
                 assert one.port == second.port
+
+            async def begun() -> bool:
+                _, epoch = await cluster.store.get("/leader-epoch")
+                return epoch.mzxid > epoch_before.mzxid
+
+            await eventually(begun, "the second one's term begins", 30.0)
             _, epoch = await cluster.store.get("/leader-epoch")
             async with ThriftClient(storm.Nimbus, "127.0.0.1", first.port) as held:
                 asked = asyncio.gather(  # waits in its socket until it goes on
