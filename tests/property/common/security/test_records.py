@@ -108,8 +108,9 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def revoke(self, data: st.DataObject) -> None:
-        if self.register.issued:
-            token_id = data.draw(st.sampled_from(sorted(self.register.issued)))
+        issued = [token_id for token_id in self.tokens if token_id in self.register.issued]
+        if issued:  # in the order of their making: ids are random, and draws must repeat
+            token_id = data.draw(st.sampled_from(issued))
             try:
                 self.register = self.register.without_token(token_id, self.now)
             except TokenError:
@@ -153,7 +154,7 @@ class Cluster(RuleBasedStateMachine):
         """Anybody shows any token that was ever made, at any time."""
         if not self.tokens:
             return
-        token, text = data.draw(st.sampled_from(sorted(self.tokens.values(), key=lambda t: t[1])))
+        token, text = data.draw(st.sampled_from(list(self.tokens.values())))
         try:
             verify_token(text, self.trust, self.kept, self.now)
             accepted = True
@@ -229,9 +230,7 @@ class Cluster(RuleBasedStateMachine):
                 assert numbers == sorted(set(numbers))
 
 
-Cluster.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, derandomize=False
-)
+Cluster.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestCluster = Cluster.TestCase
 
 
