@@ -192,22 +192,17 @@ class WatermarkCountEvictor:
         kept: list[Event] = []
         window: list[Event] = []
         for at, event in enumerate(queue):
-            if event[0] > reference_ms or self._processed >= self._count:
-                action = kept
-            elif self._count > self._length:
+            considered = event[0] <= reference_ms and self._processed < self._count
+            if considered and self._count > self._length:
                 self._count -= 1
-                action = expired
-            else:
-                self._processed += 1
-                action = window
-            if action is expired:
                 expired.append(event)
                 continue
-            if not full:
+            if not full:  # no window fires, so nothing is in one
                 kept += queue[at:]
                 break
             kept.append(event)
-            if action is window:
+            if considered:
+                self._processed += 1
                 window.append(event)
         return Split(expired, kept, window)
 

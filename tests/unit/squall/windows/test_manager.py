@@ -476,3 +476,35 @@ def test_a_window_may_discard_tuples_while_more_windows_wait() -> None:
             if len(found) == 1:
                 manager.discard(["a"])
     assert found == [["a"], ["b"], ["b"]]
+
+
+@pytest.mark.parametrize("length", [1, 3])
+@pytest.mark.parametrize("leave", ["retired", "failed"])
+def test_a_tuple_that_waits_after_the_window_has_left_is_in_a_later_one(
+    length: int, leave: str
+) -> None:
+    """Tidying up the queue meanwhile does not count it as one of the window."""
+    manager = WindowManager(WatermarkCountEvictor(length), WatermarkCountTrigger(length))
+    in_windows: list[int] = []
+
+    def advance(watermark_ms: int) -> None:
+        for command in manager.watermark(watermark_ms, 0):
+            if isinstance(command, Fire):
+                items = [item for _, item in command.events]
+                in_windows.extend(items)
+                if leave == "retired":
+                    manager.retire()
+                else:
+                    manager.discard(items)
+
+    first = length + 1  # it has the time of the watermark that has passed: it is not late
+    last = first + length * TIDY_EVENTS
+    times = {first: length}
+    seen = Seen()
+    add(manager, seen, numbers(1, length), numbers(1, length))
+    advance(length)
+    waiting = numbers(first, last)
+    add(manager, seen, waiting, [times.get(number, number) for number in waiting])
+    advance(last)
+    assert seen.expired == []
+    assert in_windows + manager.items == numbers(1, last)
