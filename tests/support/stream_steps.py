@@ -48,6 +48,20 @@ def add_one(n: int) -> int:
     return n + 1
 
 
+class Undecided:
+    """Neither true nor false, as an array of several numbers."""
+
+    def __bool__(self) -> bool:
+        raise ValueError("ambiguous")
+
+    def __repr__(self) -> str:
+        return "Undecided()"
+
+
+def undecided_on_three(n: int) -> object:
+    return Undecided() if n == 3 else n
+
+
 def is_even(n: int) -> bool:
     return n % 2 == 0
 

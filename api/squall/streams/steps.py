@@ -20,6 +20,7 @@ from squall_common.topology.serialization import Registry
 Fail = Callable[[int, BaseException], Any]
 
 _PLAIN_KEYS = frozenset({str, int, float, bool, bytes, type(None)})
+_BOOLS = frozenset({bool})
 NOWHERE = -1  # of a value that no branch takes
 
 
@@ -154,7 +155,12 @@ def _filter(spec: Spec, label: str, extra: Any, registry: Registry) -> _Run:
 
     def run(flow: Flow, fail: Fail) -> Flow:
         results, failed = _applied(function, label, flow, fail)
-        return flow.without(failed).kept(results)
+        left = flow.without(failed)
+        if not _BOOLS.issuperset(map(type, results)):  # `bool` may raise, as that of an array does
+            answers = Flow(results, left.origins)
+            results, failed = _applied(bool, f"the answer of {label}", answers, fail)
+            left = left.without(failed)
+        return left.kept(results)
 
     return run
 

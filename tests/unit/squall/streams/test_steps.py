@@ -58,6 +58,14 @@ def test_a_value_that_fails_takes_no_other_with_it(operation: str, values: list[
     assert failed[1].__notes__ == [f"in {operation}(), for the value 3"]
 
 
+def test_an_answer_of_filter_that_is_neither_true_nor_false_fails_alone() -> None:
+    flow, failed = run(Flow([1, 3, 2, 0, 3, 4]), ("filter", steps.undecided_on_three))
+    assert flow.values == [1, 2, 4]
+    assert list(flow.rows()) == [0, 2, 5]
+    assert list(failed) == [1, 4]
+    assert failed[1].__notes__ == ["in the answer of filter(), for the value Undecided()"]
+
+
 def test_a_value_that_fails_in_flat_map_takes_no_other_with_it() -> None:
     flow, failed = run(Flow([5, None, 6]), ("flat_map", steps.upto))
     assert (flow.values, flow.origins) == ([0, 0, 1], [0, 2, 2])
