@@ -196,7 +196,8 @@ class AggregateWindows:
         return self._last_of(end_ms) - self._length + 1
 
     def add(self, key: Hashable, timestamp_ms: int, item: Any) -> bool:
-        """Add a tuple. False if no window can hold it any more."""
+        """Add a tuple. False if no window can hold it any more. Raises what `Contents` raises; the
+        tuple is then in no window."""
         pane = self.pane_of(timestamp_ms)
         if self._has_gaps:
             end_ms = -(-timestamp_ms // self._slide_ms) * self._slide_ms
@@ -204,10 +205,11 @@ class AggregateWindows:
                 return True  # between two windows
         if pane < self._first or pane < 0:
             return False
-        panes = self._keys.get(key)
-        if panes is None:
-            panes = self._keys[key] = Panes(self._contents)
+        known = self._keys.get(key)
+        panes = Panes(self._contents) if known is None else known
         panes.add(pane, item)
+        if known is None:  # a key is kept only if its first tuple was added
+            self._keys[key] = panes
         if pane not in self._known:
             self._known.add(pane)
             _put(self._numbers, pane)

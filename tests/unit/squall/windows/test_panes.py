@@ -49,6 +49,17 @@ def test_keys_without_tuples_in_a_window_do_not_fire_and_are_forgotten() -> None
     assert len(windows) == 0
 
 
+def test_a_key_whose_first_tuple_cannot_be_added_is_not_kept() -> None:
+    class Fails(Texts):
+        def of(self, item: str) -> str:
+            raise ValueError(item)
+
+    windows = AggregateWindows(Fails(), 10, 10)
+    with pytest.raises(ValueError, match="x"):
+        windows.add("a", 5, "x")
+    assert len(windows) == 0
+
+
 def test_a_tuple_whose_windows_have_all_fired_is_refused() -> None:
     windows = AggregateWindows(Texts(), 20, 10)
     windows.add("k", 5, "a")
