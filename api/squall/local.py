@@ -405,7 +405,7 @@ class LocalCluster:
             display = importlib.import_module("IPython.display").display
         except ImportError:
             raise SquallError(
-                "LocalCluster.show() draws in a notebook, and there is no IPython here",
+                "LocalCluster.show() draws in a notebook, and IPython was not found",
                 hint="elsewhere, write to_svg(NAME) to a file, or print totals(NAME)",
             ) from None
         deadline = time.monotonic() + secs

@@ -149,7 +149,7 @@ def main():
     parser.add_argument("--name", default="clickstream", help="name of the topology")
     options = parser.parse_args()
     if not Path(options.clicks).is_file():
-        sys.exit(f"clickstream: there is no file {options.clicks}")
+        sys.exit(f"clickstream: file {options.clicks} was not found")
     # Workers run in folders of their own.
     clicks, database = os.path.abspath(options.clicks), os.path.abspath(options.database)
     conf = {"topology.workers": 2, "topology.message.timeout.secs": 30}

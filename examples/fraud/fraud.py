@@ -268,7 +268,7 @@ def main():
     parser.add_argument("--name", default="fraud", help="name of the topology")
     options = parser.parse_args()
     if not Path(options.payments).is_file():
-        sys.exit(f"fraud: there is no file {options.payments}")
+        sys.exit(f"fraud: file {options.payments} was not found")
     # Workers run in folders of their own.
     payments, database = os.path.abspath(options.payments), os.path.abspath(options.database)
     submit_topology(options.name, {"topology.workers": 2}, build(payments, database))
