@@ -585,6 +585,11 @@ class Engine:
             self.after_turn()
 
     @property
+    def has_fault(self) -> bool:
+        """Whether `die` was called. From any thread."""
+        return self._fault is not None
+
+    @property
     def has_ended(self) -> bool:
         """Whether it takes no more turns: it was stopped, or `on_fatal` has been called."""
         return self.fatal is not None or self._life.state in _ENDING

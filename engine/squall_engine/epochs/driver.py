@@ -70,6 +70,9 @@ class EpochHost(Protocol):
     plan: Plan
     options: EngineOptions
 
+    @property
+    def has_fault(self) -> bool: ...
+
     def report(self, component: str, task: int, error: BaseException) -> None: ...
     def wake(self) -> None: ...
     def die(self, error: BaseException) -> None: ...
@@ -352,6 +355,9 @@ class EpochDriver:
         for kept in self._kept.values():
             epoch = kept.epochs.due
             if epoch is not None and self._has_settled(kept, epoch):
+                # Looked at last: a task may have settled by failing the tuple that ends the engine.
+                if self._host.has_fault:
+                    return worked
                 self._take(kept, epoch)
                 worked = True
         return worked

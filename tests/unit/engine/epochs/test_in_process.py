@@ -30,6 +30,8 @@ from squall.testing import ReplayableSpout
 from squall.windows import tumbling
 from squall_common.state.checkpoint_store import CheckpointStore
 from squall_common.state.errors import StateDamagedError
+from squall_engine.epochs.driver import EpochDriver
+from squall_engine.epochs.in_process import InProcessEpochs
 
 WORDS = ("the", "cow", "jumped", "over", "the", "moon", "and", "ran", "away")
 ROWS: list[list[Any]] = [[WORDS[i % len(WORDS)], i] for i in range(2_000)]
@@ -142,6 +144,39 @@ def test_a_fault_that_ends_the_topology_leaves_nothing_behind(tmp_path: Path, co
             cluster.wait(60.0)
     on_tuple.clear()
     run(tmp_path, count=count, tasks=tasks)
+
+
+def test_the_tuple_that_ends_the_topology_is_in_no_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the last before a barrier, so that its bolt settles by failing it."""
+    found: list[InProcessEpochs] = []
+    begin, take = InProcessEpochs.begin, EpochDriver._take
+    faults: list[bool] = []
+
+    def noting_begin(epochs: InProcessEpochs, engine: Any) -> None:
+        begin(epochs, engine)
+        found.append(epochs)
+
+    def noting_take(driver: EpochDriver, kept: Any, epoch: int) -> None:
+        faults.append(driver._host.has_fault)
+        take(driver, kept, epoch)
+
+    def fail() -> None:
+        found[0]._begin_epoch()
+        raise ValueError("boom")
+
+    monkeypatch.setattr(InProcessEpochs, "begin", noting_begin)
+    monkeypatch.setattr(EpochDriver, "_take", noting_take)
+    on_tuple[0] = fail
+    with LocalCluster() as cluster:
+        hourly = {**conf(tmp_path), "topology.checkpoint.interval.secs": 3600}
+        cluster.submit_topology("words", hourly, topology(rows=1, tasks=1))
+        with pytest.raises(SquallError, match="boom"):
+            cluster.wait(60.0)
+    assert not any(faults)
+    on_tuple.clear()
+    run(tmp_path, rows=1)
 
 
 @pytest.mark.parametrize("count", [Count(), CountInPlace()], ids=["on_loop", "on_thread_in_place"])
