@@ -125,10 +125,11 @@ class KeyedState(KeyValueState):
             self._check(key, value)
         if self._ttl_secs is not None:
             self._expire()
+        if key != self.current or self._owners:
+            self._own(key)  # may refuse the key, so nothing of it is noted before
+        if self._ttl_secs is not None:
             self._put_at.pop(key, None)  # it is the newest now
             self._put_at[key] = self._clock()
-        if key != self.current or self._owners:
-            self._own(key)
         self._values[key] = value
         self._changed[key] = value
 

@@ -272,6 +272,16 @@ def test_keys_expire_and_their_times_are_kept() -> None:
     assert restored([first, Part(state.snapshot(2))]) == {}
 
 
+def test_a_key_that_is_refused_leaves_nothing_to_expire() -> None:
+    now = [1_000.0]
+    state = new(ttl_secs=60, clock=lambda: now[0])
+    with pytest.raises(StateValueError):
+        put(state, "a", object(), 1)
+    assert not state._put_at, "it would be expired again and again"
+    now[0] += 61
+    assert state.get("a") is None
+
+
 @pytest.mark.parametrize("seed", range(150))
 def test_what_is_restored_is_what_was_there(seed: int) -> None:
     """Random work, snapshots that complete or are given up, bases, and other numbers of tasks."""
