@@ -243,9 +243,10 @@ class StoredTask:
         tuples = self._flushing or []
         if error is not None or done.cancelled():
             self._left = tuples
-        self._flushing = None
-        if error is None and not done.cancelled():
+        else:
             self.state.completed(epoch)
+        self._flushing = None  # from now on the bolt's thread may take the next snapshot
+        if error is None and not done.cancelled():
             self.flushes += 1
             self.flushed_bytes += done.result()
             self.last_flush_secs = self._now() - start
