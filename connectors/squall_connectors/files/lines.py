@@ -56,7 +56,7 @@ class LinesSpout(RewindableSpout):
     def open(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         self._now = context.monotonic
         self._look_at = 0.0
-        self._known: Mapping[FileId, int] = {}
+        self._known: dict[FileId, int] = {}  # of files that are not followed
         self._followed: dict[FileId, _Followed] = {}
         self._lines: Iterator[None] = iter(())
 
@@ -91,12 +91,17 @@ class LinesSpout(RewindableSpout):
             elif self.owns(of):
                 self._follow(of, path)
         for of, followed in list(self._followed.items()):
-            size = os.fstat(followed.file.fileno()).st_size
-            if size < followed.position:
+            status = os.fstat(followed.file.fileno())
+            if status.st_size < followed.position:
                 followed.position = 0
-            elif of not in there and size == followed.position:
+            elif of not in there and status.st_size == followed.position:
                 followed.file.close()
                 del self._followed[of]
+                if status.st_nlink:  # renamed, and may come back
+                    self._known[of] = followed.position
+                else:  # deleted: the next file with this inode is another one
+                    self._known.pop(of, None)
+                    self._positions.pop(of, None)
 
     def _follow(self, of: FileId, path: str) -> None:
         try:

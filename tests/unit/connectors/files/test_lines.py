@@ -106,6 +106,34 @@ def test_a_file_that_was_cut_off_starts_again(tmp_path: Path) -> None:
     assert reader.read() == ["4"]
 
 
+def test_a_file_that_comes_back_is_read_on(tmp_path: Path) -> None:
+    path, away = tmp_path / "a.txt", tmp_path / "a.away"
+    path.write_text("1\n2\n")
+    reader = Reader(tmp_path)
+    assert reader.read() == ["1", "2"]
+    path.rename(away)
+    assert reader.read() == []
+    with away.open("a") as file:
+        file.write("3\n")
+    away.rename(path)
+    assert reader.read() == ["3"]
+
+
+def test_the_position_in_a_deleted_file_is_forgotten(tmp_path: Path) -> None:
+    """The inode is given to another file."""
+    path = tmp_path / "a.txt"
+    path.write_text("1\n2\n")
+    reader = Reader(tmp_path)
+    reader.read()
+    again = Reader(tmp_path, reader.saved())
+    reader.spout.close()
+    again.read()
+    path.unlink()
+    again.read()
+    assert again.saved() == {}
+    assert again.spout._known == {}
+
+
 def test_tasks_share_the_files(tmp_path: Path) -> None:
     for name in "abcdefgh":
         (tmp_path / f"{name}.txt").write_text(f"{name}\n")
