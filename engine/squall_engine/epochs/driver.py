@@ -439,7 +439,7 @@ class EpochDriver:
             if kept.state is not None:
                 kept.state.completed(epoch)
                 kept.older = kept.written.get(epoch, kept.older)
-                kept.written = {at: refs for at, refs in kept.written.items() if at > epoch}
+            kept.written = {at: refs for at, refs in kept.written.items() if at > epoch}
             if kept.committing is None and self._ready_batches(kept):
                 kept.committing = asyncio.ensure_future(self._commit(kept))
 

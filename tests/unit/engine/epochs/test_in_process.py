@@ -233,6 +233,23 @@ def test_old_segments_and_manifests_are_deleted(tmp_path: Path) -> None:
     assert len(list((tmp_path / "words" / "manifests").iterdir())) <= 2
 
 
+def test_nothing_is_kept_of_each_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    confirm = EpochDriver.confirm
+    kept: list[int] = []
+
+    def noting(driver: EpochDriver, epoch: int) -> None:
+        confirm(driver, epoch)
+        kept.append(max(len(one.written) for one in driver._kept.values()))
+
+    monkeypatch.setattr(EpochDriver, "confirm", noting)
+    with LocalCluster() as cluster:
+        cluster.submit_topology("words", conf(tmp_path), topology(rows=1))
+        cluster.wait_until(lambda: len(kept) > 4, 60.0)
+    assert set(kept) == {0}
+
+
 def test_a_second_process_is_held_off(tmp_path: Path) -> None:
     with LocalCluster() as one, LocalCluster() as other:
         one.submit_topology("words", conf(tmp_path), topology())
