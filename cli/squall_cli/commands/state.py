@@ -68,7 +68,7 @@ def inspect(
             for kind, name in (("topology", topology), ("bolt", component))
             if name is not None
         )
-        raise SquallError(f"there is no state{what} in {url}")
+        raise SquallError(f"state{what} was not found in {url}")
     if list_keys or key is not None:
         _print_entries(found, key, limit, as_json=as_json)
     elif as_json:
@@ -152,7 +152,7 @@ def _print_entries(
             else:
                 more += 1
     if key is not None and not rows:
-        raise SquallError(f"no task has the key {key}")
+        raise SquallError(f"the key {key} was not found in any task's state")
     if as_json:
         print_json(
             [

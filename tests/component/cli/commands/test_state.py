@@ -125,10 +125,10 @@ def test_a_running_topology_is_asked_for_its_store(
 def test_what_is_not_there_is_said(command: Any, url: Path) -> None:
     status, _, err = command("state", "inspect", str(url), "--topology", "none")
     assert status == 1
-    assert f"there is no state of topology 'none' in {url}" in err
+    assert f"state of topology 'none' was not found in {url}" in err
     status, _, err = command("state", "inspect", str(url), "--key", "none")
     assert status == 1
-    assert "no task has the key none" in err
+    assert "the key none was not found in any task's state" in err
 
 
 def test_a_damaged_file_is_named_and_the_others_are_shown(command: Any, url: Path) -> None:
