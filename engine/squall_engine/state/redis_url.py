@@ -34,7 +34,9 @@ def redis_url(config: Mapping[str, Any]) -> str:
         if name not in _POOL:
             raise ConfigError(f"{_KEY}: jedisPoolConfig has {name!r}, which is not known")
         if type(value) is not _POOL[name]:
-            raise ConfigError(f"{_KEY}: jedisPoolConfig.{name} is {value!r:.100}")
+            shown = type(value).__name__ if name == "password" else f"{value!r:.100}"
+            expected = _POOL[name].__name__
+            raise ConfigError(f"{_KEY}: jedisPoolConfig.{name} is {shown}; expected {expected}")
     password = pool.get("password")
     user = f":{quote(password, safe='')}@" if password else ""
     secs = pool.get("timeout", 2000) / 1000

@@ -369,6 +369,13 @@ async def test_what_cannot_be_stored_is_refused_at_the_start(
             },
             "has jedisClusterConfig",
         ),
+        (
+            {
+                "topology.state.provider": "redis",
+                "topology.state.provider.config": {"jedisPoolConfig": {"password": 1234}},
+            },
+            "password is int; expected str",  # not the password
+        ),
         ({"topology.state.provider.config": {"x": 1}}, "has x, which the provider 'memory'"),
     ],
 )
