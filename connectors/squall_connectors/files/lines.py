@@ -12,6 +12,8 @@ from squall import RewindableSpout, Stream, TopologyContext
 from squall_common.errors import InvalidTopologyError
 from squall_connectors.files.formats import Unreadable, checked, line_reader
 
+_PASSED_OVER_MAX = 1_000  # lines in one call, which holds the loop
+
 FileId = str  # "device:inode": the split
 
 
@@ -116,6 +118,7 @@ class LinesSpout(RewindableSpout):
 
     def _emit_lines(self) -> Iterator[None]:
         """Emit the lines that are there, and stop after each."""
+        passed_over = 0
         for of, followed in list(self._followed.items()):
             followed.file.seek(followed.position)
             for line in followed.file:
@@ -126,6 +129,9 @@ class LinesSpout(RewindableSpout):
                 if isinstance(row, Unreadable):
                     where = f"{followed.path}, byte {start}"
                     self.report_error(ValueError(f"{where}: {row.reason}"))
+                    passed_over += 1
+                    if passed_over % _PASSED_OVER_MAX == 0:
+                        yield
                     continue
                 self.emit(row, position=(of, followed.position))
                 yield

@@ -149,6 +149,15 @@ def test_lines_that_cannot_be_read_are_reported(tmp_path: Path) -> None:
     assert "a.txt, byte 14" in reader.errors[0]
 
 
+def test_a_file_of_lines_that_cannot_be_read_does_not_hold_the_loop(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("nonsense\n" * 2_500)
+    reader = Reader(tmp_path, fields=["a"], format="json")
+    assert reader.read(calls=2) == []
+    assert len(reader.errors) == 1_000  # the first call has looked
+    reader.read(calls=3)
+    assert len(reader.errors) == 2_500
+
+
 def test_what_cannot_be_read_is_refused() -> None:
     with pytest.raises(InvalidTopologyError, match="poll_secs"):
         LinesSpout("*.txt", poll_secs=0)
