@@ -137,6 +137,7 @@ class RevokedFile:
         self._kept = kept  # a copy of the highest that was read
         self._stat: tuple[int, int] | None = None
         self._list = RevokedCertificates()
+        self._kept_number = 0  # of the copy
 
     def open(self) -> None:
         """Read both. Raises ConfigError: a daemon does not start without its revocations."""
@@ -159,10 +160,13 @@ class RevokedFile:
             now = (found.st_mtime_ns, found.st_ino)
             if now == self._stat:
                 return None
-            self._stat = now
             self._take(Path(self._path).read_text("ascii", "replace"))
-        except (OSError, ConfigError) as error:
+        except OSError as error:  # it cannot be read, or its copy not be written: tried again
             return str(error)
+        except ConfigError as error:
+            self._stat = now
+            return str(error)
+        self._stat = now
         return None
 
     def _take(self, text: str) -> None:
@@ -177,7 +181,9 @@ class RevokedFile:
             )
         if found.number > self._list.number:
             self._list = found
+        if found.number > self._kept_number:
             write_atomic(self._kept, text.encode(), mode=0o600)
+            self._kept_number = found.number
 
 
 def _read(what: str, path: str, *, private: bool = False) -> bytes:

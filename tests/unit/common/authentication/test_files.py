@@ -1,0 +1,76 @@
+"""The file of revoked certificates, as a daemon follows it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.support.signers import Signers, make_signers
+
+from squall_common.authentication import files
+from squall_common.authentication.files import RevokedFile, Trusted
+from squall_common.security.revocation import RevokedCertificates
+
+
+@pytest.fixture(scope="module")
+def prod() -> Signers:
+    return make_signers("prod")
+
+
+def signed(signers: Signers, *serials: int) -> str:
+    listed = RevokedCertificates()
+    for serial in serials:
+        listed = listed.with_serial(serial)
+    return listed.sign("prod", signers.ca.key)
+
+
+def followed(signers: Signers, folder: Path) -> RevokedFile:
+    trusted = Trusted("prod", "ca.pem", signers.ca.certificate, None)
+    return RevokedFile(str(folder / "revoked.jws"), trusted, folder / "kept.jws")
+
+
+def test_a_file_that_could_not_be_read_is_read_once_it_can(
+    prod: Signers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner and mode change neither its time nor its inode."""
+    path = tmp_path / "revoked.jws"
+    path.write_text(signed(prod))
+    found = followed(prod, tmp_path)
+    found.open()
+    path.write_text(signed(prod, 7))
+    os.utime(path, (1, 1))
+
+    def denied(self: Path, *_args: object) -> str:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_text", denied)
+        assert "Permission denied" in str(found.refresh())
+        assert found.serials() == frozenset()
+    assert found.refresh() is None
+    assert found.serials() == {7}
+
+
+def test_a_list_counts_though_its_copy_cannot_be_written_yet(
+    prod: Signers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "revoked.jws"
+    path.write_text(signed(prod))
+    found = followed(prod, tmp_path)
+    found.open()
+    path.write_text(signed(prod, 7))
+    os.utime(path, (1, 1))
+
+    def full(*_args: object, **_named: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "write_atomic", full)
+        assert "No space left" in str(found.refresh())
+        assert found.serials() == {7}
+    assert found.refresh() is None
+    path.write_text(signed(prod))
+    again = followed(prod, tmp_path)
+    with pytest.raises(files.ConfigError, match="number 1 was read before"):
+        again.open()
