@@ -54,6 +54,7 @@ class Tokens:
         self._clock = clock
         self._trust = Trust(trusted.cluster, trusted.ca, revoked.serials)
         self._register = TokenRegister()
+        self._unwritten: bytes | None = None  # a register that could not be written to the disk yet
         self._keys: dict[Use, SigningKey] = {}
         self._lock = asyncio.Lock()
         self._throttle = Throttle()
@@ -83,6 +84,11 @@ class Tokens:
         why = await asyncio.to_thread(self._revoked.refresh)
         if why is not None and (left_out := self._throttle.left_out("revoked")) is not None:
             log.error("revoked_certificates_refused", reason=why, left_out=left_out)
+        async with self._lock:
+            await self._look()
+
+    async def _look(self) -> None:
+        await self._write()
         found = await self._state.token_register()
         if found is None:
             return
@@ -158,15 +164,28 @@ class Tokens:
         """Publish the next register, then keep it: what was answered is known to all."""
         async with self._lock:
             fence = await self._fence()
-            await self.refresh()
+            await self._look()
             register = change(self._register)
             text = register.sign(self._key(Use.RECORD), self._clock.time()).encode()
             await self._state.put_token_register(text, guard=fence)
             await self._keep(register, text)
 
     async def _keep(self, register: TokenRegister, text: bytes) -> None:
-        await asyncio.to_thread(write_atomic, self._file, text, mode=0o600)
-        self._register = register
+        self._register, self._unwritten = register, text
+        await self._write()
+
+    async def _write(self) -> None:
+        """Write what could not be written before. It counts meanwhile: a full disk revives no
+        token."""
+        if self._unwritten is None:
+            return
+        try:
+            await asyncio.to_thread(write_atomic, self._file, self._unwritten, mode=0o600)
+        except OSError as error:
+            if (left_out := self._throttle.left_out("not written")) is not None:
+                log.error("token_register_not_written", error=error, left_out=left_out)
+            return
+        self._unwritten = None
 
     def _key(self, use: Use) -> SigningKey:
         """The key for a use; a new one a day before the last one ends."""

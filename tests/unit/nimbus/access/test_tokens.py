@@ -1,0 +1,84 @@
+"""The tokens of a Nimbus, with a disk and a key that change under it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.support.secured_nimbus import Certificates
+
+from squall_common.authentication.files import RevokedFile, read_trusted
+from squall_common.daemon.clock import ManualClock
+from squall_common.security.identity import Role
+from squall_nimbus.access import tokens
+from squall_nimbus.access.tokens import Tokens
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates")).create()
+
+
+class State:
+    """The register in ZooKeeper."""
+
+    def __init__(self) -> None:
+        self.text: bytes | None = None
+
+    async def token_register(self) -> bytes | None:
+        return self.text
+
+    async def put_token_register(self, text: bytes, *, guard: object = None) -> None:
+        self.text = text
+
+
+def tokens_of(certificates: Certificates, folder: Path, state: State) -> Tokens:
+    folder.mkdir(exist_ok=True)
+    conf = certificates.conf(Role.NIMBUS, "n1")
+    trusted = read_trusted(
+        SimpleNamespace(**{key.replace(".", "_"): value for key, value in conf.items()})  # type: ignore[arg-type]
+    )
+    assert trusted is not None
+
+    async def fence() -> Any:
+        return None
+
+    found = Tokens(
+        trusted,
+        state,  # type: ignore[arg-type]
+        folder,
+        revoked=RevokedFile(None, trusted, folder / "revoked-certificates.jws"),
+        fence=fence,
+        clock=ManualClock(time=time.time()),
+    )
+    found.open()
+    return found
+
+
+async def test_a_revocation_counts_though_the_disk_is_full(
+    certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the leader, and on a Nimbus that reads of it; both write it once they can."""
+    state = State()
+    leader = tokens_of(certificates, tmp_path / "a", state)
+    other = tokens_of(certificates, tmp_path / "b", state)
+    await leader.create("alice", 3600, "", None, None)
+    await other.refresh()
+    [token] = other.issued("alice")
+
+    def full(*_args: object, **_named: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tokens, "write_atomic", full)
+        await leader.revoke(token.id)
+        await other.refresh()
+        assert leader.tokens().token_revoked(token)
+        assert other.tokens().token_revoked(token)
+    for one, name in ((leader, "a"), (other, "b")):
+        await one.refresh()
+        again = tokens_of(certificates, tmp_path / name, State())
+        assert again.tokens().token_revoked(token)
