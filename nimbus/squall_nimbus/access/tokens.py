@@ -4,8 +4,8 @@ The register (`squall_common.security.revocation`) is signed, and published in Z
 Nimbus looks there every ten seconds, and keeps the highest number that it has seen on its own disk:
 a ZooKeeper that is rolled back, or emptied, revives no token.
 
-A Nimbus makes its signing keys anew at each start, and keeps them in memory alone: what they sign
-carries their endorsement, so nobody needs them later.
+A Nimbus makes its signing keys anew after each start, and keeps them in memory alone: what they
+sign carries their endorsement, so they are not needed later.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from squall_common.daemon.clock import Clock
 from squall_common.daemon.files import write_atomic
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
-from squall_common.security.certificates import read_key
+from squall_common.security.certificates import CertificateError, read_key
 from squall_common.security.jws import SignatureError
 from squall_common.security.revocation import TokenRegister, newest
 from squall_common.security.signing import SigningKey, Trust, Use
@@ -121,6 +121,7 @@ class Tokens:
     ) -> str:
         """Issue a token, and return its text. Raises SquallError, NotLeaderError, StoreError."""
         now = self._clock.time()
+        key = self._key(Use.TOKEN)
         try:
             token = make_token(
                 user, lifetime_secs, now, label=label, actions=actions, topologies=topologies
@@ -128,7 +129,7 @@ class Tokens:
             await self._change(lambda register: register.with_token(token, now))
         except TokenError as error:
             raise SquallError(str(error)) from error
-        return sign_token(token, self._key(Use.TOKEN))
+        return sign_token(token, key)
 
     def issued(self, user: str | None) -> list[Token]:
         """The tokens that live, of one user or of all, the oldest first."""
@@ -188,13 +189,22 @@ class Tokens:
         self._unwritten = None
 
     def _key(self, use: Use) -> SigningKey:
-        """The key for a use; a new one a day before the last one ends."""
+        """The key for a use; a new one a day before the last one ends. Raises SquallError."""
         now = self._clock.time()
         key = self._keys.get(use)
         if key is None or not key.may_sign(now, left_secs=_DAY_SECS):
             own = self._trusted.own
             assert own is not None
-            private = read_key(Path(own.key_file).read_bytes())
+            try:
+                private = read_key(Path(own.key_file).read_bytes())
+            except (OSError, CertificateError) as error:
+                raise SquallError(f"cannot read {own.key_file}: {error}") from error
+            if private.public_key() != own.certificate.public_key():
+                # No one could verify what it endorses.
+                raise SquallError(
+                    f"{own.key_file} was replaced after this Nimbus had started",
+                    hint="Restart this Nimbus: it goes by its new certificate then.",
+                )
             key = SigningKey.make(use, self._trusted.cluster, own.certificate, private, now)
             self._keys[use] = key
         return key

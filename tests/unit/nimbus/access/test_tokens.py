@@ -12,6 +12,7 @@ from tests.support.secured_nimbus import Certificates
 
 from squall_common.authentication.files import RevokedFile, read_trusted
 from squall_common.daemon.clock import ManualClock
+from squall_common.errors import SquallError
 from squall_common.security.identity import Role
 from squall_nimbus.access import tokens
 from squall_nimbus.access.tokens import Tokens
@@ -82,3 +83,16 @@ async def test_a_revocation_counts_though_the_disk_is_full(
         await one.refresh()
         again = tokens_of(certificates, tmp_path / name, State())
         assert again.tokens().token_revoked(token)
+
+
+async def test_a_key_that_was_replaced_signs_nothing_before_a_restart(tmp_path: Path) -> None:
+    """Its certificate is still the old one: what it signed, no Nimbus could verify."""
+    certificates = Certificates(tmp_path / "certificates").create()
+    state = State()
+    nimbus = tokens_of(certificates, tmp_path / "a", state)
+    certificates.issue(Role.NIMBUS, "n1")
+    with pytest.raises(SquallError, match=r"n1\.key was replaced"):
+        await nimbus.create("alice", 3600, "", None, None)
+    assert state.text is None
+    again = tokens_of(certificates, tmp_path / "a", state)
+    await again.create("alice", 3600, "", None, None)
