@@ -6,7 +6,8 @@
 
 What changes the cluster has a line, and what is refused; a read that is allowed has none. The same
 refusal of the same caller has one line a minute, with the number of those left out (`left_out`):
-a caller who is refused all the time does not push older lines out.
+a caller who is refused all the time does not push older lines out. Nodes and owners of tokens are
+names that a caller may make up: for these, all refusals of an action are the same one.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import datetime
 import json
 import logging
 import logging.handlers
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,10 +25,14 @@ from squall_common.security.acl import Blob, Function, Node, Object, OwnToken, T
 from squall_common.security.actions import ACTIONS
 from squall_common.security.authorize import Allowed, Decision
 from squall_common.security.identity import Principal
+from squall_thrift.logs import EventLogger
 from squall_thrift.serving.throttle import Throttle
+
+log = EventLogger(__name__)
 
 _FILE_BYTES_MAX = 64 * 1024 * 1024
 _FILES = 10
+_OBJECT_CHARS_MAX = 300
 
 
 class AuditLog:
@@ -51,7 +57,8 @@ class AuditLog:
                 self.note("allowed", action, described(thing), caller, peer, decision.by)
             return
         who = peer.rpartition(":")[0] if caller is None else str(caller)
-        left_out = self._throttle.left_out((who, action, described(thing)))
+        name = "" if isinstance(thing, Node | OwnToken) else described(thing)
+        left_out = self._throttle.left_out((who, action, name))
         if left_out is not None:
             self.note("refused", action, described(thing), caller, peer, decision.reason, left_out)
 
@@ -81,7 +88,7 @@ class AuditLog:
             "host": peer,
         }
         if thing:
-            line["object"] = thing
+            line["object"] = thing[:_OBJECT_CHARS_MAX]
         line["reason"] = reason
         if left_out:
             line["left_out"] = left_out
@@ -99,13 +106,32 @@ def described(thing: Object) -> str:
             return ""
 
 
+class _Handler(logging.handlers.RotatingFileHandler):
+    _throttle = Throttle()
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        self.failed()
+
+    def failed(self) -> None:
+        """Log the error that is handled just now."""
+        left_out = self._throttle.left_out(self.baseFilename)
+        if left_out is not None:
+            log.error(
+                "audit_line_not_written",
+                file=self.baseFilename,
+                error=sys.exception(),
+                left_out=left_out,
+            )
+
+
 class AuditFile:
-    """Appends lines to a file, which only its owner may read; 640 MiB are kept."""
+    """Appends lines to a file, which only its owner may read; 640 MiB are kept. On a full disk
+    lines are lost, and the daemon's log says so: calls are still decided."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o600)
-        self._handler = logging.handlers.RotatingFileHandler(
+        self._handler = _Handler(
             path, maxBytes=_FILE_BYTES_MAX, backupCount=_FILES - 1, encoding="utf-8"
         )
         self._handler.setFormatter(logging.Formatter("%(message)s"))
@@ -117,4 +143,7 @@ class AuditFile:
 
     def close(self) -> None:
         """Close the file."""
-        self._handler.close()
+        try:
+            self._handler.close()
+        except OSError:
+            self._handler.failed()
