@@ -55,9 +55,10 @@ class AuthorityFolder:
         certificate, key = authority.to_pem()
         try:
             make_private_dirs(self.path)
-            write_atomic(self.path / "ca.key", key, mode=0o600)
             write_atomic(self.certificate, certificate, mode=0o644)
             self._write_revoked(RevokedCertificates(), authority)
+            # Last: with a key the CA counts as made, here and for `storm dev --secure`.
+            write_atomic(self.path / "ca.key", key, mode=0o600)
         except OSError as error:
             raise SquallError(f"cannot write {self.path}: {error.strerror}") from error
         return authority
@@ -96,13 +97,14 @@ class AuthorityFolder:
         }
         try:
             out.mkdir(parents=True, exist_ok=True)
-            write_atomic(key, issued.key, mode=0o600)
-            write_atomic(certificate, issued.certificate, mode=0o644)
+            # First: one that is not listed could not be revoked by its serial number.
             descriptor = os.open(
                 self.path / "issued.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600
             )
             with open(descriptor, "a") as file:
                 file.write(json.dumps(line) + "\n")
+            write_atomic(key, issued.key, mode=0o600)
+            write_atomic(certificate, issued.certificate, mode=0o644)
         except OSError as error:
             raise SquallError(f"cannot write {error.filename}: {error.strerror}") from error
         return certificate, key
