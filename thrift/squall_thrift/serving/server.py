@@ -193,9 +193,9 @@ class ThriftServer:
         self._stopping = False
         self._connections: set[_Connection] = set()
         # Of peers that have not proved who they are: how many connections, by address; and the
-        # tasks of those that do not speak TLS yet.
+        # tasks of those that do not speak TLS yet, the oldest first.
         self._strangers: Counter[str] = Counter()
-        self._upgrades: set[asyncio.Task[None]] = set()
+        self._upgrades: dict[asyncio.Task[None], None] = {}
         # Connections without a call: they wait for a frame, or the rest of one. Longest wait first.
         self._waiting: dict[_Connection, None] = {}
         # Bytes of frames on their way in or out, by connection. Longest wait first.
@@ -293,7 +293,7 @@ class ThriftServer:
         upgrade = asyncio.create_task(
             self._upgrade(connected, _peer(host, port)), name=f"thrift {self._name} tls {host}"
         )
-        self._upgrades.add(upgrade)
+        self._upgrades[upgrade] = None
         upgrade.add_done_callback(lambda task: self._upgraded(task, connected, host))
 
     async def _upgrade(self, connected: socket.socket, peer: str) -> None:
@@ -308,7 +308,7 @@ class ThriftServer:
             self._refuse(peer, f"TLS: {_described(error)}")
 
     def _upgraded(self, task: asyncio.Task[None], connected: socket.socket, host: str) -> None:
-        self._upgrades.discard(task)
+        self._upgrades.pop(task, None)
         if task.cancelled() or task.exception() is not None:
             connected.close()
             if not task.cancelled():
@@ -357,7 +357,9 @@ class ThriftServer:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        if self._stopping or not self._make_room():
+        # With an authenticator, room was made before TLS began (`_admit`).
+        room = self._authenticator is not None or self._make_room()
+        if self._stopping or not room:
             writer.transport.abort()
             return
         connection = _Connection(protocol, reader, writer)
@@ -375,7 +377,13 @@ class ThriftServer:
             return True
         # One that has not proved who it is goes first: strangers do not drive out others.
         strangers = (one for one in self._waiting if one.identity is None)
-        oldest = next(strangers, None) or next(iter(self._waiting), None)
+        oldest = next(strangers, None)
+        if oldest is None and self._upgrades:
+            upgrade = next(iter(self._upgrades))
+            del self._upgrades[upgrade]
+            upgrade.cancel()
+            return True
+        oldest = oldest or next(iter(self._waiting), None)
         log.warning(
             "thrift_connections_full",
             service=self._name,

@@ -409,6 +409,33 @@ async def test_strangers_take_a_share_of_the_connections_only(
             writer.close()
 
 
+async def test_strangers_of_many_addresses_drive_out_strangers_only(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    """Those that do not even begin TLS, too."""
+    async with secured_nimbus(tmp_path / "nimbus", certificates, connections_max=16) as running:
+        async with running.user("alice") as alice:
+            await alice.call("getLeader")
+            strangers = [
+                await asyncio.open_connection(
+                    "127.0.0.1", running.server.port, local_addr=(f"127.0.0.{last}", 0)
+                )
+                for last in range(2, 12)
+                for _ in range(4)
+            ]
+
+            async def dropped() -> bool:
+                return sum(reader.at_eof() for reader, _ in strangers) >= 24
+
+            await eventually(dropped, "the oldest strangers have made room", 10.0)
+            assert running.server.connections == 1
+            await alice.call("getLeader")
+            async with running.user("bob") as bob:
+                await bob.call("getLeader")
+        for _, writer in strangers:
+            writer.close()
+
+
 async def test_a_supervisor_reports_for_its_own_node(nimbus: SecuredNimbus) -> None:
     state = await nimbus.local.supervisor("node-1")
     async with nimbus.user("alice") as alice:
