@@ -88,7 +88,7 @@ def list_tokens(settings: Settings, user: str | None, as_json: bool) -> None:
         print_json(found)
         return
     if not found:
-        say("There are no tokens.")
+        say("No tokens were found.")
         return
     from rich.table import Table
 

@@ -45,7 +45,7 @@ class AuthorityFolder:
         """A new CA."""
         if (self.path / "ca.key").exists():
             raise SquallError(
-                f"there is a CA in {self.path} already",
+                f"{self.path} has a CA already",
                 hint="Another one would lock out all that it has issued: choose another --dir.",
             )
         try:
@@ -71,7 +71,7 @@ class AuthorityFolder:
             )
         except OSError as error:
             raise ConfigError(
-                f"there is no CA in {self.path}: {error.strerror}",
+                f"no CA was found in {self.path}: {error.strerror}",
                 hint="storm admin ca init makes one; --dir says where it is.",
             ) from error
         except CertificateError as error:

@@ -94,7 +94,7 @@ class PeerAuthenticator:
                 token = verify_token(text, self._trust, revocations, self._now())
                 proved = Proved(principal_of(token, host), token=token)
             else:
-                raise RefusedError(f"there is no mechanism {mechanism!r}")
+                raise RefusedError(f"unknown mechanism {mechanism!r}")
         except (mechanisms.ResponseError, TokenError, CertificateError, IdentityError) as error:
             raise RefusedError(str(error)) from error
         user = proved.caller.user

@@ -79,8 +79,8 @@ class ClientCredentials:
                 token = file.read(_TOKEN_BYTES_MAX).decode("ascii", "replace").strip()
         except OSError as error:
             raise RefusedError(
-                f"there is no token in {self._token_file} ({error.strerror}), and no "
-                "storm.security.certificate: 'storm login' gets a token"
+                f"no token was found in {self._token_file} ({error.strerror}), and "
+                "storm.security.certificate is not set: 'storm login' gets a token"
             ) from error
         if not token:
             raise RefusedError(f"{self._token_file} is empty: 'storm login' gets a token")

@@ -47,7 +47,7 @@ def parse_bearer(response: bytes) -> tuple[str, str | None]:
         pair.removeprefix("auth=Bearer ") for pair in pairs if pair.startswith("auth=Bearer ")
     ]
     if len(tokens) != 1 or not tokens[0]:
-        raise ResponseError("OAUTHBEARER: it has not one token")
+        raise ResponseError("OAUTHBEARER: it must have exactly one token")
     act_for = parts[1]
     if act_for and not act_for.startswith("a="):
         raise ResponseError("OAUTHBEARER: the user to act for is not a=USER")

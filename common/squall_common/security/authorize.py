@@ -238,7 +238,7 @@ def may_impersonate(
     """Whether the caller may act for the user `name`, who is in `groups`: only where
     `nimbus.impersonation.acl` names the caller, from its hosts, for its groups."""
     if caller.real is not None:
-        return Denied(f"{caller} acts for somebody else already")
+        return Denied(f"{caller} already acts for another user")
     if name.lower() in RESERVED_NAMES:
         return Denied(f"the name {name!r} is reserved")
     if caller.scope.actions is not None or caller.scope.topologies is not None:

@@ -97,7 +97,7 @@ class TokenRegister:
         pruned = self._pruned(now)
         token = pruned.issued.get(token_id)
         if token is None:
-            raise TokenError(f"there is no token {token_id}")
+            raise TokenError(f"no token {token_id!r} was found")
         issued = {key: one for key, one in pruned.issued.items() if key != token_id}
         return replace(
             pruned,

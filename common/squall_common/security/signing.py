@@ -4,8 +4,8 @@
 
 A Nimbus makes its signing keys itself, and they never leave it. Its certificate's key endorses each
 of them for one use and a time (`Endorsement`), and the endorsement travels in the header of every
-text that the key signs: whoever has the CA's certificate can verify the text, without asking
-anybody, and also after the key was replaced.
+text that the key signs: whoever has the CA's certificate can verify the text alone, and also after
+the key was replaced.
 """
 
 from __future__ import annotations

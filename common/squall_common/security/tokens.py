@@ -89,7 +89,7 @@ def make_token(
             raise TokenError(f"a token lists from 1 to {_LISTED_MAX} {name}")
     unknown = sorted(set(actions or ()) - ACTIONS.keys())
     if unknown:
-        raise TokenError(f"there is no action {', '.join(unknown)}")
+        raise TokenError(f"unknown actions: {', '.join(unknown)}")
     if len(label) > _LABEL_CHARS_MAX or not label.isprintable():
         raise TokenError(f"a label has at most {_LABEL_CHARS_MAX} printable characters")
     return Token(

@@ -2,7 +2,7 @@
 
 The web UI calls `watchTopology` for each topology of an open page. Supervisors learn it from the
 answer to their workers' heartbeats, and let those workers report several times a second, so that a
-page shows a change within a second. Without a page nothing is asked of anybody.
+page shows a change within a second. Without a page, no worker is asked to.
 
 What it costs Nimbus is bounded: the more executors are watched, the less often their workers
 report, down to the usual pace.

@@ -77,8 +77,8 @@ class TokenCalls(Calls):
         owner = tokens.owner(token_id)
         thing = OwnToken(owner or "")
         if owner is None or not self.nimbus.access.may(call, "revokeToken", thing):
-            # One of another user is as good as none.
-            raise refused(f"there is no token {token_id[:_NAMES_MAX]!r}")
+            # As for one that does not exist.
+            raise refused(f"no token {token_id[:_NAMES_MAX]!r} was found")
         self.nimbus.access.require(call, "revokeToken", thing)
         await tokens.revoke(token_id)
 

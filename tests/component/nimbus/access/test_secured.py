@@ -248,7 +248,7 @@ async def test_a_token_counts_until_it_is_revoked_or_rolled_back(nimbus: Secured
         assert (listed.user, listed.label) == ("alice", "laptop")
         async with nimbus.user("eve") as eve:
             assert await eve.call("listTokens", None) == []
-            with pytest.raises(ThriftApplicationError, match="there is no token"):
+            with pytest.raises(ThriftApplicationError, match=f"no token '{listed.id}' was found"):
                 await eve.call("revokeToken", listed.id)
         await client.call("revokeToken", listed.id)
         with pytest.raises(storm.AuthorizationException):  # the connection is open
