@@ -10,6 +10,7 @@ written to a log; its id is.
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -32,6 +33,9 @@ PERSON_SECS_MAX = 12 * 3600
 PROGRAM_SECS_MAX = 90 * 86_400
 _LISTED_MAX = 100
 _LABEL_CHARS_MAX = 200
+# Of all names in a token: its text must fit into a SASL response, and the tokens of one user must
+# leave room for those of others in the register, which is one node in ZooKeeper.
+_NAMES_BYTES_MAX = 6_000
 
 
 class TokenError(ValueError):
@@ -87,6 +91,8 @@ def make_token(
     for name, listed in (("actions", actions), ("topologies", topologies)):
         if listed is not None and not 0 < len(listed) <= _LISTED_MAX:
             raise TokenError(f"a token lists from 1 to {_LISTED_MAX} {name}")
+    if len(json.dumps([*(actions or ()), *(topologies or ())])) > _NAMES_BYTES_MAX:
+        raise TokenError(f"a token's actions and topologies have at most {_NAMES_BYTES_MAX} bytes")
     unknown = sorted(set(actions or ()) - ACTIONS.keys())
     if unknown:
         raise TokenError(f"unknown actions: {', '.join(unknown)}")

@@ -10,9 +10,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.support.signers import NOW, Signers
 
+from squall_common.authentication.mechanisms import bearer
+from squall_common.cluster.store import NODE_BYTES_MAX
 from squall_common.security import jws
 from squall_common.security.identity import Role
-from squall_common.security.revocation import TokenRegister
+from squall_common.security.revocation import TOKENS_OF_USER_MAX, TokenRegister
 from squall_common.security.signing import SigningKey, Trust, Use
 from squall_common.security.tokens import (
     PERSON_SECS_MAX,
@@ -25,6 +27,7 @@ from squall_common.security.tokens import (
     sign_token,
     verify_token,
 )
+from squall_thrift.protocol.sasl import PAYLOAD_BYTES_MAX
 
 NONE_REVOKED = TokenRegister()
 
@@ -160,6 +163,7 @@ def test_an_endorsed_key_cannot_be_swapped(prod: Signers) -> None:
         ({"lifetime_secs": 0}, "90 days"),
         ({"lifetime_secs": 10, "actions": ["flyToTheMoon"]}, "unknown actions: flyToTheMoon"),
         ({"lifetime_secs": 10, "actions": []}, "from 1 to 100"),
+        ({"lifetime_secs": 10, "topologies": ["x" * 6_000]}, "at most 6000 bytes"),
         ({"lifetime_secs": 10, "label": "a\nb"}, "printable"),
         ({"lifetime_secs": PERSON_SECS_MAX + 1, "actions": ["getLeader"]}, "must list"),
     ],
@@ -176,3 +180,13 @@ def test_the_type_of_a_token_is_not_that_of_a_record() -> None:
 def test_no_secret_is_in_a_repr(prod: Signers) -> None:
     assert "private" not in repr(prod.tokens).lower()
     assert repr(prod.ca) == "Authority('prod')"
+
+
+def test_the_longest_tokens_of_one_user_can_be_shown_and_registered(prod: Signers) -> None:
+    register = NONE_REVOKED
+    names = [f"{number:02}" + "x" * 54 for number in range(100)]
+    for _ in range(TOKENS_OF_USER_MAX):
+        made = make_token("eve", 3600, NOW, topologies=names, label="y" * 200)
+        register = register.with_token(made, NOW)
+    assert len(bearer(sign_token(made, prod.tokens), None)) <= PAYLOAD_BYTES_MAX
+    assert len(register.sign(prod.records, NOW)) < NODE_BYTES_MAX
