@@ -10,7 +10,9 @@ from squall_common.cluster import codec, convert, paths
 from squall_common.cluster.codec import CorruptStateError, plain_size
 from squall_common.cluster.values import Assignment, WorkerReport
 from squall_common.daemon.logs import get_logger
+from squall_common.security.access import caller_of
 from squall_common.security.acl import Node, Topology
+from squall_common.security.identity import Role
 from squall_common.topology.model import Executor
 from squall_nimbus.scheduler.heartbeats import plain_bytes_max
 from squall_nimbus.service.base import Calls, needed, operation, refused
@@ -168,7 +170,10 @@ class LivenessCalls(Calls):
         if not self.nimbus.monitor.executors(beat.storm_id):
             # It may be known, and not have been scheduled yet.
             await self.nimbus.reader.base(beat.storm_id)
-        await self._heard(None, beat)
+        caller = caller_of(call)
+        # A supervisor reports for its own node, whatever the heartbeat says.
+        node = caller.name if caller is not None and caller.role is Role.SUPERVISOR else None
+        await self._heard(node, beat)
 
     @operation("getWorkerHeartbeats", by_id="topologyId")
     async def getWorkerHeartbeats(

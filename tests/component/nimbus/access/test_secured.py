@@ -454,6 +454,16 @@ async def test_a_supervisor_reports_for_its_own_node(nimbus: SecuredNimbus) -> N
         assert summary.id in found.storm_assignment
         began = await client.call("beginBlobDownload", f"{summary.id}-stormjar.jar")
         assert (await client.call("downloadBlobChunk", began.session)).startswith(b"PK")
+        beat = storm.SupervisorWorkerHeartbeat(
+            storm_id=summary.id,
+            executors=[storm.ExecutorInfo(task_start=1, task_end=1)],
+            time_secs=1,
+            supervisor_id="node-9",
+            port=6700,
+        )
+        await client.call("sendSupervisorWorkerHeartbeat", beat)
+        reports = nimbus.local.nimbus.heartbeats.reports(summary.id)
+        assert [one.slot for one in reports] == [WorkerSlot("node-1", 6700)]
     async with nimbus.daemon(Role.SUPERVISOR, "node-2") as client:
         with pytest.raises(storm.AuthorizationException):
             await client.call("getSupervisorAssignments", "node-1")
