@@ -287,7 +287,12 @@ async def start_profile(ask: Ask) -> Any:
 def _sample(action: storm.ProfileAction, kind: str) -> Callable[[Ask], Awaitable[Any]]:
     async def handle(ask: Ask) -> Any:
         text = ask.path["secs"]
-        if not (text.isascii() and text.isdigit() and 1 <= int(text[:4]) <= _SAMPLE_SECS_MAX):
+        if not (
+            text.isascii()
+            and text.isdigit()
+            and len(text) <= 4
+            and 1 <= int(text) <= _SAMPLE_SECS_MAX
+        ):
             raise RequestError(400, f"{text!r} is not a number of seconds from 1 to 60")
         until_ms = int((time.time() + int(text)) * 1000)
         summary, host, port = await _request(ask, action, until_ms)

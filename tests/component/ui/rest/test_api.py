@@ -295,7 +295,9 @@ async def test_a_worker_is_asked_at_its_supervisor(ui: Client, nimbus: FakeNimbu
     assert status == 404
 
 
-@pytest.mark.parametrize("secs", ["0", "61", "-1", "1.5", "9" * 5000], ids=lambda secs: secs[:9])
+@pytest.mark.parametrize(
+    "secs", ["0", "61", "-1", "1.5", "00019999", "9" * 5000], ids=lambda secs: secs[:9]
+)
 async def test_only_up_to_a_minute_is_sampled(ui: Client, nimbus: FakeNimbus, secs: str) -> None:
     for route in ("sample", "samplenative", "samplenativeidle"):
         path = f"/topology/{ID}/profiling/{route}/node1:6700/{secs}"
