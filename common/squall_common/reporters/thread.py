@@ -74,13 +74,17 @@ class ReporterThread:
         if chosen is None:
             return values
         found = []
+        seen: dict[str, bool] = {}
         for one in values:
             name = self._reporter.name(one)
             passes = self._passes.get(name)
             if passes is None:
-                passes = self._passes[name] = bool(chosen.matches(name))
+                passes = bool(chosen.matches(name))
+            seen[name] = passes
             if passes:
                 found.append(one)
+        # A daemon's names have topologies and workers in them, which come and go for years.
+        self._passes = seen
         return found
 
     def stop(self) -> None:
