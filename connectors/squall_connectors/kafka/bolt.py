@@ -72,8 +72,8 @@ class KafkaBolt(ThreadedSink):
         """The topic is `topic`, or the value of `topic_field`. `headers_field` holds a mapping of
         names to bytes or strings, `timestamp_field` milliseconds since the epoch. `config` has
         further settings of librdkafka (security.protocol, compression.type ...), `config_env` those
-        whose values are in environment variables of the worker (sasl.password ...). The others
-        Raises InvalidTopologyError for arguments that contradict each other."""
+        whose values are in environment variables of the worker (sasl.password ...). The others are
+        those of `Sink`. Raises InvalidTopologyError for arguments that contradict each other."""
         super().__init__(
             batch_records=batch_records,
             batch_secs=batch_secs,
