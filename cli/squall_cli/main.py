@@ -68,12 +68,12 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 # Commands of Apache Storm that are not here, and why.
 _LEFT_OUT = {
     "sql": "Storm SQL is not supported: its plans are compiled to Java. Write the query as bolts.",
-    "classpath": "There is no class path: 'storm version' shows the Python that runs Squall, and "
+    "classpath": "Squall has no class path: 'storm version' shows the Python that runs Squall, and "
     "docs/packages.md explains what a topology imports.",
-    "server_classpath": "There is no class path: daemons run in the Python that 'storm version' "
+    "server_classpath": "Squall has no class path: daemons run in the Python that 'storm version' "
     "shows.",
-    "pacemaker": "There is no Pacemaker: workers report to Nimbus.",
-    "repl": "There is no Clojure REPL: start python and import squall.",
+    "pacemaker": "Squall has no Pacemaker: workers report to Nimbus.",
+    "repl": "Squall has no Clojure REPL: start python and import squall.",
 }
 
 

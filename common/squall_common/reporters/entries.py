@@ -59,7 +59,7 @@ class Entry:
             raise SquallError(f"{where}: `class` must be MODULE.CLASS")
         if "jmx" in path.lower() and path.startswith((_STORM, _STORM_DAEMON)):
             raise SquallError(
-                f"{where}: there is no JMX without a JVM",
+                f"{where}: JMX needs a JVM, which Squall does not have",
                 hint="Use squall.metrics.PrometheusReporter, or the supervisor's /metrics.",
             )
         path = _ALIASES.get(path, path)

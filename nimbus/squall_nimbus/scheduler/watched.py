@@ -1,4 +1,4 @@
-"""Which topologies somebody looks at right now, and how often their workers report meanwhile.
+"""Which topologies are looked at right now, and how often their workers report meanwhile.
 
 The web UI calls `watchTopology` for each topology of an open page. Supervisors learn it from the
 answer to their workers' heartbeats, and let those workers report several times a second, so that a
@@ -29,7 +29,7 @@ class WatchedTopologies:
         self._until: dict[str, float] = {}
 
     def watch(self, topology_id: str, now: float) -> None:
-        """Somebody looks at a topology. Beyond 100 of them, this changes nothing."""
+        """A topology is looked at. Beyond 100 of them, this changes nothing."""
         self._forget(now)
         if topology_id in self._until or len(self._until) < _TOPOLOGIES_MAX:
             self._until[topology_id] = now + _KEPT_SECS

@@ -95,8 +95,8 @@ class Reports:
         found = self._kept.get(request.match_info["id"])
         if found is None:
             raise HttpError(
-                404, "404 Not Found", "there is no such report any more: make it again on the page "
-                "of the topology",
+                404, "404 Not Found", "the report was not found: make it again on the page of the "
+                "topology",
             )  # fmt: skip
         response = web.Response(
             body=found,

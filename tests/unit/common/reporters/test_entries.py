@@ -22,5 +22,5 @@ def test_storms_names_are_known_and_jmx_is_refused_with_the_key() -> None:
     found = Entry.parse({"class": f"{storms}CsvPreparableReporter"}, key="k", program="nimbus")
     assert found is not None
     assert found.class_path == "squall.metrics.CsvReporter"
-    with pytest.raises(SquallError, match=r"k: .*there is no JMX"):
+    with pytest.raises(SquallError, match=r"k: .*JMX needs a JVM"):
         Entry.parse({"class": f"{storms}JmxPreparableReporter"}, key="k", program="nimbus")
