@@ -54,8 +54,8 @@ _KEEP_ALIVE_SECS = 15.0
 _TOPOLOGIES_MAX = 100
 _CODE_AGE_SECS = 60.0
 _VERSIONS_KEPT = 8
-# Some 10 ms.
-_EXECUTORS_ON_LOOP_MAX = 500
+# Some 10 ms, with the percentiles.
+_EXECUTORS_ON_LOOP_MAX = 100
 
 
 class Feed:
