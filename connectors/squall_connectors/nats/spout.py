@@ -49,8 +49,9 @@ class NatsSpout(AsyncSource):
         created at `start`, "earliest" or "latest"; one that exists keeps its position and settings.
         `options` go to `nats.connect` (user, name, user_credentials ...); `options_env` maps more
         of them (password, token) to environment variables of the worker that hold their values. A
-        server with TLS must prove itself to `ca_file`, or to the system's authorities. The others
-        are those of `Source`. Raises InvalidTopologyError for another `start`."""
+        server that requires TLS must prove itself to `ca_file`, or to the system's authorities;
+        with one that does not, nothing is encrypted. The others are those of `Source`. Raises
+        InvalidTopologyError for another `start`."""
         super().__init__(
             in_flight_max=in_flight_max,
             max_replays=max_replays,
