@@ -57,6 +57,13 @@ async def open_store(own_zookeeper: DevZooKeeper) -> AsyncIterator[Open]:
     assert zookeeper_threads() == []
 
 
+async def grant_long_sessions(server: DevZooKeeper) -> None:
+    """Start it again so that it grants a session SLOW_RESTART_SECS: the largest is 20 ticks."""
+    await server.stop()
+    server.tick_ms = 1000
+    await server.start()
+
+
 def zookeeper_threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name == "zookeeper"]
 
@@ -64,13 +71,10 @@ def zookeeper_threads() -> list[str]:
 async def test_a_killed_server_that_returns_finds_the_session_and_its_nodes(
     own_zookeeper: DevZooKeeper, open_store: Open
 ) -> None:
-    # A session that outlives the restart of the server on a busy machine: the largest is 20 ticks.
-    await own_zookeeper.stop()
-    own_zookeeper.tick_ms = 1000
-    await own_zookeeper.start()
-    store = open_store(session_timeout_secs=15, operation_timeout_secs=15)
+    await grant_long_sessions(own_zookeeper)
+    store = open_store(session_timeout_secs=SLOW_RESTART_SECS, operation_timeout_secs=15)
     await store.start()
-    assert store.session_timeout_secs == 15
+    assert store.session_timeout_secs == SLOW_RESTART_SECS
     states, data, missing = States(store), Watched(), Watched()
     await store.create("/stays", b"x")
     await store.create("/mine", ephemeral=True)
@@ -127,8 +131,10 @@ async def test_a_request_that_kazoo_queues_for_later_is_withdrawn(
     """The connection's thread knows of the outage before the loop: what is asked for in between
     lies in kazoo's queue, and would be written when the server is back, long after we have said
     that it failed."""
+    await grant_long_sessions(own_zookeeper)
     store = open_store(session_timeout_secs=SLOW_RESTART_SECS)
     await store.start()
+    assert store.session_timeout_secs == SLOW_RESTART_SECS
     states = States(store)
     await store.create("/there")
     writes: list[Callable[[], Any]] = [
@@ -269,8 +275,10 @@ async def test_a_leader_continues_after_a_short_outage(
     own_zookeeper: DevZooKeeper, open_store: Open
 ) -> None:
     """A restart of ZooKeeper within the session timeout changes nothing: the term continues."""
+    await grant_long_sessions(own_zookeeper)
     store = open_store(session_timeout_secs=SLOW_RESTART_SECS, operation_timeout_secs=5)
     await store.start()
+    assert store.session_timeout_secs == SLOW_RESTART_SECS
     terms: list[Leadership] = []
     lost: list[bool] = []
     election = LeaderElection(
