@@ -19,6 +19,7 @@ _NEVER_AGAIN = (_TESTS / "chaos", _TESTS / "simulation")
 
 # Tests whose first run failed, by their id, with the reason.
 _failed_first: dict[str, str] = {}
+_failed: set[str] = set()
 
 
 @pytest.hookimpl(trylast=True)
@@ -40,18 +41,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Remember which tests failed the first time, and which then failed for good."""
+    if report.outcome == "rerun":
+        _failed_first.setdefault(report.nodeid, cause(report))
+    elif report.outcome == "failed":
+        _failed.add(report.nodeid)
+
+
+def pytest_sessionfinish() -> None:
     """Write what passed only the second time to the file that run_all.py names."""
     path = os.environ.get("SQUALL_TEST_RERUNS")
     # With xdist the controller sees every report too: only it writes.
     if path is None or "PYTEST_XDIST_WORKER" in os.environ:
         return
-    if report.outcome == "rerun":
-        _failed_first.setdefault(report.nodeid, cause(report))
-    elif report.outcome == "failed":
-        _failed_first.pop(report.nodeid, None)
-    elif report.when == "teardown" and report.nodeid in _failed_first:
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(f"{report.nodeid}: {_failed_first.pop(report.nodeid)}\n")
+    with open(path, "a", encoding="utf-8") as file:
+        for test, reason in _failed_first.items():
+            if test not in _failed:
+                file.write(f"{test}: {reason}\n")
 
 
 def cause(report: pytest.TestReport) -> str:

@@ -108,12 +108,14 @@ class KafkaBolt(ThreadedSink):
     async def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         self._producer: Producer | None = None
         self._errors: list[KafkaError] = []
+        self._lost: KafkaException | None = None  # the client's own report, since it connected
         name = f"{context.topology_name}-{context.this_component_id}-{context.this_task_index}"
         # A record is given up before the whole write is, so that the reason is known.
         timeout_ms = max(1_000, int(self._write_timeout_secs * 1_000) - 2_000)
         loop = asyncio.get_running_loop()
 
         def lost(error: KafkaError) -> None:  # on the sink's thread
+            self._lost = KafkaException(error)
             loop.call_soon_threadsafe(self.report_outage, KafkaException(error))
 
         self._producer_config: dict[str, Any] = {
@@ -141,6 +143,7 @@ class KafkaBolt(ThreadedSink):
 
     def connect_blocking(self) -> None:
         self._errors = []
+        self._lost = None
         self._producer = Producer(self._producer_config)
         if self._transactional:
             self._producer.init_transactions(self._write_timeout_secs / 2)
@@ -171,8 +174,8 @@ class KafkaBolt(ThreadedSink):
                 producer.abort_transaction(self._write_timeout_secs / 2)
             raise
         except SystemError as error:
-            # How a fatal error within a callback arrives.
-            cause = error.__cause__ or error.__context__
+            # How a fatal error within a callback arrives, with its cause or without.
+            cause = error.__cause__ or error.__context__ or self._lost
             raise cause if isinstance(cause, KafkaException) else error from None
         if rejected:
             raise RecordsRejectedError(rejected)
