@@ -36,7 +36,7 @@ PLAIN = (
     "tests/unit/common/config/test_load.py",
     "tests/unit/common/client/test_leader_search.py",
     "tests/unit/common/topology/test_thrift.py",
-    "tests/unit/common/component/test_replaying.py",
+    "tests/unit/common/component/delivery/test_replaying.py",
     "tests/unit/common/daemon/test_resolver.py",
     "tests/unit/common/topology/test_system.py",
     "tests/unit/common/client/test_waiting.py",

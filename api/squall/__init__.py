@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from squall.windows.bolt import AggregateBolt as AggregateBolt
     from squall.windows.bolt import WindowedBolt as WindowedBolt
     from squall.windows.tuple_window import TupleWindow as TupleWindow
-    from squall_common.component.arrow import ArrowBolt as ArrowBolt
-    from squall_common.component.columns import Columns as Columns
+    from squall_common.component.columns.arrow import ArrowBolt as ArrowBolt
+    from squall_common.component.columns.columns import Columns as Columns
     from squall_common.component.component import Bolt as Bolt
     from squall_common.component.component import ShellBolt as ShellBolt
     from squall_common.component.component import ShellSpout as ShellSpout
@@ -25,17 +25,19 @@ if TYPE_CHECKING:
     from squall_common.component.component import Stream as Stream
     from squall_common.component.context import TopologyContext as TopologyContext
     from squall_common.component.context import WorkerTopologyContext as WorkerTopologyContext
+    from squall_common.component.delivery.replaying import ReplayingSpout as ReplayingSpout
+    from squall_common.component.delivery.rewinding import RewindableSpout as RewindableSpout
+    from squall_common.component.delivery.transactional import RowBatch as RowBatch
+    from squall_common.component.delivery.transactional import (
+        TransactionalSink as TransactionalSink,
+    )
     from squall_common.component.groupings import CustomGrouping as CustomGrouping
     from squall_common.component.hooks import TaskHook as TaskHook
     from squall_common.component.hooks import WorkerHook as WorkerHook
-    from squall_common.component.replaying import ReplayingSpout as ReplayingSpout
-    from squall_common.component.rewinding import RewindableSpout as RewindableSpout
     from squall_common.component.state import CounterState as CounterState
     from squall_common.component.state import KeyValueState as KeyValueState
     from squall_common.component.state import ListState as ListState
     from squall_common.component.stateful import StatefulBolt as StatefulBolt
-    from squall_common.component.transactional import RowBatch as RowBatch
-    from squall_common.component.transactional import TransactionalSink as TransactionalSink
     from squall_common.component.tuples import Tuple as Tuple
     from squall_common.errors import ConfigError as ConfigError
     from squall_common.errors import InvalidTopologyError as InvalidTopologyError
@@ -46,10 +48,10 @@ if TYPE_CHECKING:
 # The module that defines each name. A module is imported when one of its names is first used: a
 # component needs neither the client nor local mode.
 _EXPORTS = {
-    "ArrowBolt": "squall_common.component.arrow",
+    "ArrowBolt": "squall_common.component.columns.arrow",
     "AggregateBolt": "squall.windows.bolt",
     "Bolt": "squall_common.component.component",
-    "Columns": "squall_common.component.columns",
+    "Columns": "squall_common.component.columns.columns",
     "ConfigError": "squall_common.errors",
     "CounterState": "squall_common.component.state",
     "CustomGrouping": "squall_common.component.groupings",
@@ -59,9 +61,9 @@ _EXPORTS = {
     "LocalCluster": "squall.local",
     "NimbusError": "squall_common.errors",
     "PackageError": "squall_common.errors",
-    "ReplayingSpout": "squall_common.component.replaying",
-    "RewindableSpout": "squall_common.component.rewinding",
-    "RowBatch": "squall_common.component.transactional",
+    "ReplayingSpout": "squall_common.component.delivery.replaying",
+    "RewindableSpout": "squall_common.component.delivery.rewinding",
+    "RowBatch": "squall_common.component.delivery.transactional",
     "ShellBolt": "squall_common.component.component",
     "ShellSpout": "squall_common.component.component",
     "Spout": "squall_common.component.component",
@@ -72,7 +74,7 @@ _EXPORTS = {
     "TaskHook": "squall_common.component.hooks",
     "TopologyBuilder": "squall._builder",
     "TopologyContext": "squall_common.component.context",
-    "TransactionalSink": "squall_common.component.transactional",
+    "TransactionalSink": "squall_common.component.delivery.transactional",
     "Tuple": "squall_common.component.tuples",
     "TupleWindow": "squall.windows.tuple_window",
     "WindowedBolt": "squall.windows.bolt",

@@ -1,23 +1,25 @@
 """Metrics that components record themselves, and consumers that receive all metrics.
 
-This is the public name of `squall_common.component.metrics`, which describes both, and of the
-classes of `squall_common.component.instruments`: `context.counter(name)` and its like make those.
+This is the public name of the modules of `squall_common.component.metrics`, which describe them.
+`context.counter(name)` and its like make the classes of `instruments`.
 """
 
 from __future__ import annotations
 
-from squall_common.component.instruments import Counter, Gauge, Histogram, Meter, Timer
-from squall_common.component.metrics import (
-    AssignableMetric,
+from squall_common.component.metrics.consumers import (
     ConsumerContext,
-    CountMetric,
     DataPoint,
     LoggingMetricsConsumer,
+    MetricsConsumer,
+    TaskInfo,
+)
+from squall_common.component.metrics.instruments import Counter, Gauge, Histogram, Meter, Timer
+from squall_common.component.metrics.registered import (
+    AssignableMetric,
+    CountMetric,
     MeanMetric,
     Metric,
-    MetricsConsumer,
     MultiCountMetric,
-    TaskInfo,
 )
 from squall_common.reporters.base import MetricsFilter, MetricsReporter, MetricValue, RegexFilter
 from squall_common.reporters.files import ConsoleReporter, CsvReporter

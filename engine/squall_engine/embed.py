@@ -25,8 +25,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from squall_common.component.instruments import Gauge, Instrument
-from squall_common.component.metrics import AssignableMetric
+from squall_common.component.metrics.instruments import Gauge, Instrument
+from squall_common.component.metrics.registered import AssignableMetric
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.clock import Clock
 from squall_common.errors import SquallError
@@ -421,7 +421,7 @@ class EmbeddedEngine(Engine):
         otherwise close what is returned after `stop`."""
         if not self.options.topology.topology_metrics_reporters:
             return None
-        from squall_common.component.metrics import ConsumerContext
+        from squall_common.component.metrics.consumers import ConsumerContext
         from squall_engine.reporting.reporters import Reporters
 
         context = ConsumerContext(

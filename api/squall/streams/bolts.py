@@ -12,7 +12,7 @@ from squall_common.component.component import Bolt, Outputs
 from squall_common.component.stateful import StatefulBolt
 
 if TYPE_CHECKING:
-    from squall_common.component.columns import Columns
+    from squall_common.component.columns.columns import Columns
     from squall_common.component.context import TopologyContext
     from squall_common.component.state import KeyValueState
     from squall_common.component.tuples import Tuple

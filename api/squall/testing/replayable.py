@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from squall_common.component.rewinding import RewindableSpout
+from squall_common.component.delivery.rewinding import RewindableSpout
 
 
 class ReplayableSpout(RewindableSpout):

@@ -10,7 +10,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from squall_common.component.columns import Columns
+from squall_common.component.columns.columns import Columns
 from squall_common.component.constructed import RecordsConstruction
 from squall_common.component.tuples import Tuple
 from squall_common.component.typed import StreamTypes, checking, classes_of

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from squall_common.component.instruments import (
+from squall_common.component.metrics.instruments import (
     INSTRUMENTS_MAX,
     NAME_CHARS_MAX,
     Counter,
@@ -20,8 +20,8 @@ from squall_common.component.instruments import (
     Meter,
     Timer,
 )
+from squall_common.component.metrics.shell_metrics import ShellMetric
 from squall_common.component.shared_threads import SharedThreads
-from squall_common.component.shell_metrics import ShellMetric
 from squall_common.errors import SquallError
 from squall_common.names import topology_name_of
 from squall_common.topology.model import Component, GlobalStreamId, Grouping, Topology

@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from squall_common.component.metrics import ConsumerContext
+from squall_common.component.metrics.consumers import ConsumerContext
 
 _DOT_OR_SPACE = re.compile(r"[.\s]")
 

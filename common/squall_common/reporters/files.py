@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from squall_common.component.metrics import ConsumerContext
+from squall_common.component.metrics.consumers import ConsumerContext
 from squall_common.reporters.base import MetricsReporter, MetricValue, text_option
 
 _FILE_BYTES_MAX = 10 * 1024 * 1024

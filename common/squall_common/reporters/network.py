@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from squall_common.component.metrics import ConsumerContext
+from squall_common.component.metrics.consumers import ConsumerContext
 from squall_common.reporters.base import MetricsReporter, MetricValue, port_option, text_option
 
 _TIMEOUT_SECS = 5.0

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from squall_common.component.metrics import ConsumerContext
+from squall_common.component.metrics.consumers import ConsumerContext
 from squall_common.names import topology_name_of
 from squall_common.reporters.base import MetricsReporter, MetricValue, text_option
 

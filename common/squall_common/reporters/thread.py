@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from squall_common.component.metrics import ConsumerContext
+from squall_common.component.metrics.consumers import ConsumerContext
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError, describe
 from squall_common.reporters.base import MetricsFilter, MetricsReporter, MetricValue

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from prometheus_client.core import Metric
 
-from squall_common.component.metrics import ConsumerContext
+from squall_common.component.metrics.consumers import ConsumerContext
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
 from squall_common.reporters.base import MetricValue

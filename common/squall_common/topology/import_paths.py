@@ -13,16 +13,22 @@ from squall_common.errors import InvalidTopologyError
 # Modules that stored topologies may name although they live elsewhere now. What is stored must load
 # for as long as a topology runs, across upgrades.
 _STORED_MODULES = {
-    "squall.columns": "squall_common.component.columns",
+    "squall.columns": "squall_common.component.columns.columns",
     "squall.component": "squall_common.component.component",
     "squall.context": "squall_common.component.context",
     "squall.errors": "squall_common.errors",
     "squall.groupings": "squall_common.component.groupings",
     "squall.model": "squall_common.topology.model",
-    "squall.replaying": "squall_common.component.replaying",
+    "squall.replaying": "squall_common.component.delivery.replaying",
     "squall.serialization": "squall_common.topology.serialization",
     "squall.state": "squall_common.component.state",
     "squall.tuples": "squall_common.component.tuples",
+    "squall_common.component.arrow": "squall_common.component.columns.arrow",
+    "squall_common.component.columns": "squall_common.component.columns.columns",
+    "squall_common.component.metrics": "squall_common.component.metrics.consumers",
+    "squall_common.component.replaying": "squall_common.component.delivery.replaying",
+    "squall_common.component.rewinding": "squall_common.component.delivery.rewinding",
+    "squall_common.component.transactional": "squall_common.component.delivery.transactional",
 }
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from squall_common.component.shared_rows import SharedRows, shared_rows
+from squall_common.component.columns.shared_rows import SharedRows, shared_rows
 
 
 class Offsets:

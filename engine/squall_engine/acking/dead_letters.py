@@ -33,7 +33,7 @@ from squall_common.component.collector import (
     DelegatingSpoutCollector,
     SpoutCollector,
 )
-from squall_common.component.shared_rows import SharedRows, shared_rows
+from squall_common.component.columns.shared_rows import SharedRows, shared_rows
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import describe
 from squall_common.names import DEAD_LETTER_STREAM, DEFAULT_STREAM

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from squall_common.component.context import TopologyContext, WorkerContext
+from squall_common.component.delivery.rewinding import RewindableSpout
+from squall_common.component.delivery.transactional import TransactionalSink
 from squall_common.component.groupings import CustomGrouping
 from squall_common.component.hooks import TaskHook
-from squall_common.component.rewinding import RewindableSpout
-from squall_common.component.transactional import TransactionalSink
 from squall_common.config.load import component_conf
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import SquallError, describe

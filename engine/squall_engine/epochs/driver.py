@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from squall_common.component.collector import BoltCollector
 from squall_common.component.component import Bolt, Spout
-from squall_common.component.rewinding import RewindableSpout
+from squall_common.component.delivery.rewinding import RewindableSpout
+from squall_common.component.delivery.transactional import RowBatch, TransactionalSink
 from squall_common.component.state import KeyValueState
 from squall_common.component.stateful import StatefulBolt
-from squall_common.component.transactional import RowBatch, TransactionalSink
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import SquallError, describe
 from squall_common.names import is_system_id

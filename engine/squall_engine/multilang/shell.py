@@ -15,8 +15,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol
 
+from squall_common.component.metrics.shell_metrics import ShellMetric
 from squall_common.component.shell_logs import ShellLogHandler
-from squall_common.component.shell_metrics import ShellMetric
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
 from squall_engine.multilang.life import BEAT_SECS, ChildLife

@@ -27,8 +27,13 @@ from typing import Any, Protocol
 
 import msgspec
 
-from squall_common.component.instruments import InstrumentReader
-from squall_common.component.metrics import ConsumerContext, DataPoint, MetricsConsumer, TaskInfo
+from squall_common.component.metrics.consumers import (
+    ConsumerContext,
+    DataPoint,
+    MetricsConsumer,
+    TaskInfo,
+)
+from squall_common.component.metrics.instruments import InstrumentReader
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.config.schema import TASKS_MAX
 from squall_common.daemon.clock import Clock

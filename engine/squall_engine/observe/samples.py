@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from squall_common.component.instruments import Histogram, value_of
+from squall_common.component.metrics.instruments import Histogram, value_of
 from squall_common.daemon.logs import get_logger
 from squall_common.daemon.own_memory import memory_bytes
 from squall_common.history.histogram import secs_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from squall_common.component.metrics import ConsumerContext
+from squall_common.component.metrics.consumers import ConsumerContext
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.clock import Clock
 from squall_common.errors import SquallError

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from squall_common.component.instruments import Gauge, InstrumentReader
+from squall_common.component.metrics.instruments import Gauge, InstrumentReader
 from squall_common.daemon.logs import get_logger
 from squall_common.daemon.own_memory import memory_bytes
 from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK

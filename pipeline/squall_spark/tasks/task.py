@@ -29,7 +29,7 @@ import uvloop
 from squall.windows import WindowedBolt
 from squall.windows.driven import DrivenWindows, timestamp_in
 from squall_common.component.collector import ColumnCollector
-from squall_common.component.columns import Columns
+from squall_common.component.columns.columns import Columns
 from squall_common.component.component import Spout
 from squall_common.component.state import KeyValueState
 from squall_common.config.load import default_conf

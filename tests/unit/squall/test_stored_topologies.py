@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from squall import LocalCluster
-from squall_common.component.metrics import LoggingMetricsConsumer
+from squall import Columns, LocalCluster, ReplayingSpout
+from squall_common.component.metrics.consumers import LoggingMetricsConsumer
 from squall_common.topology.import_paths import import_path
 from squall_common.topology.model import PythonObject, Topology
 from squall_common.topology.thrift import from_thrift
@@ -52,3 +52,10 @@ def test_every_class_of_a_stored_drpc_topology_loads() -> None:
 
 def test_a_stored_metrics_consumer_loads() -> None:
     assert import_path("squall.metrics:LoggingMetricsConsumer") is LoggingMetricsConsumer
+
+
+def test_what_was_stored_before_modules_moved_again_loads() -> None:
+    assert import_path("squall_common.component.replaying:ReplayingSpout") is ReplayingSpout
+    assert import_path("squall_common.component.columns:Columns") is Columns
+    stored_name = "squall_common.component.metrics:LoggingMetricsConsumer"
+    assert import_path(stored_name) is LoggingMetricsConsumer

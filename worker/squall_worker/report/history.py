@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from squall_common.component.metrics import DataPoint, TaskInfo
+from squall_common.component.metrics.consumers import DataPoint, TaskInfo
 from squall_common.config.options.typed import TopologyOptions, WorkerOptions
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.folders import Folder

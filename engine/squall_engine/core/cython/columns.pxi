@@ -6,7 +6,7 @@ cdef enum:
     ROWS_FOR_COLUMNS = 4
 
 cdef class Columns:
-    """See `squall_common.component.columns.Columns`."""
+    """See `squall_common.component.columns.columns.Columns`."""
 
     cdef readonly Source source
     cdef readonly Py_ssize_t rows

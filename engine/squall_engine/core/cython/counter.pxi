@@ -1,8 +1,8 @@
-# A counter of users' metrics: `squall_common.component.instruments.Counter`, in C.
+# A counter of users' metrics: `squall_common.component.metrics.instruments.Counter`, in C.
 
 @cython.final
 cdef class Counter:
-    """`squall_common.component.instruments.Counter`."""
+    """`squall_common.component.metrics.instruments.Counter`."""
 
     kind = "counter"
     cdef readonly long long count

@@ -5,7 +5,7 @@ one seed gives one trace with either, and none of its fast paths. The names that
 underscore are shared within this package alone.
 """
 
-from squall_common.component.instruments import Counter
+from squall_common.component.metrics.instruments import Counter
 from squall_engine.core.pure.acking import Ledger, PendingRoots
 from squall_engine.core.pure.bolts import BoltCalls, CarefulCalls
 from squall_engine.core.pure.columns import ColumnCalls, Columns

@@ -21,7 +21,7 @@ from squall_engine.core.values import (
 
 
 class Columns:
-    """See `squall_common.component.columns.Columns`."""
+    """See `squall_common.component.columns.columns.Columns`."""
 
     __slots__ = ("_calls", "_columns", "_tuples", "source")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from squall_common.component.metrics import ConsumerContext
+from squall_common.component.metrics.consumers import ConsumerContext
 from squall_common.reporters.base import MetricValue
 from squall_common.reporters.entries import Entry
 from squall_common.reporters.thread import ReporterThread

@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from squall_common.component import instruments
+from squall_common.component.metrics import instruments
 from squall_engine import core as chosen
 from squall_engine.core import pure
 

@@ -12,16 +12,18 @@ import pytest
 
 from squall import Bolt, Spout, TopologyBuilder
 from squall.local import LocalCluster
-from squall_common.component.metrics import (
-    AssignableMetric,
+from squall_common.component.metrics.consumers import (
     ConsumerContext,
-    CountMetric,
     DataPoint,
     LoggingMetricsConsumer,
-    MeanMetric,
     MetricsConsumer,
-    MultiCountMetric,
     TaskInfo,
+)
+from squall_common.component.metrics.registered import (
+    AssignableMetric,
+    CountMetric,
+    MeanMetric,
+    MultiCountMetric,
 )
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.config.options.typed import TopologyOptions

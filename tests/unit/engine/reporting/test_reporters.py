@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from squall_common.component.metrics import ConsumerContext
+from squall_common.component.metrics.consumers import ConsumerContext
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.clock import SystemClock
 from squall_common.reporters.base import MetricsReporter, MetricValue

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from squall import Spout, StatefulBolt, TopologyBuilder
-from squall_common.component.instruments import Gauge
+from squall_common.component.metrics.instruments import Gauge
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.errors import ConfigError
 from squall_common.state.checkpoint_store import CheckpointStore

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from squall_common.component.metrics import DataPoint, TaskInfo
+from squall_common.component.metrics.consumers import DataPoint, TaskInfo
 from squall_worker.report.history import metric_rows
 
 

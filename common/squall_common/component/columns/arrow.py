@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from squall_common.component.columns import Columns
+from squall_common.component.columns.columns import Columns
 from squall_common.component.component import Bolt
 from squall_common.errors import SquallError
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from squall_common.component.shared_rows import shared_rows
+from squall_common.component.columns.shared_rows import shared_rows
 
 
 def test_every_row_is_found_by_its_key() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 
 from squall import Bolt
 from squall.testing import BoltTest
-from squall_common.component.instruments import (
+from squall_common.component.metrics.instruments import (
     INSTRUMENTS_MAX,
     Counter,
     Gauge,

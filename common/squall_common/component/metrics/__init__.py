@@ -1,0 +1,1 @@
+"""What components record, and the consumers that receive it."""
