@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from tests.support.effort import SOAK
+from tests.support.servers import Server
 
 from squall.testing.connectors import SinkContract, SourceContract
 
@@ -18,3 +20,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.timeout(_SECS_MAX))
+
+
+#: Servers that were in use when a test failed.
+_suspects: set[Server] = set()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Start a broken server again, so that one failure does not bring all others of its file."""
+    while _suspects:
+        server = _suspects.pop()
+        if server in Server.in_use:
+            server.require_up()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the end of the log of each server that is in use when a test fails."""
+    report = yield
+    if report.failed:
+        for server in Server.in_use:
+            report.sections.append((f"log of {server}", server.log_tail()))
+        _suspects.update(Server.in_use)
+    return report

@@ -23,11 +23,17 @@ from tests.support.certificates import Certificates
 from tests.support.servers import Server, free_port
 
 VERSION = "4.2.0"
+_SLF4J_VERSION = "1.7.36"  # of the broker's slf4j-api
 
 
 def jars() -> Path:
     """The folder of the broker's jars; resolves them if they are not there."""
-    return maven.jars("kafka", VERSION, [f"org.apache.kafka:kafka_2.13:{VERSION}"])
+    return maven.jars(
+        "kafka",
+        VERSION,
+        # The second writes its log; without it the broker has none.
+        [f"org.apache.kafka:kafka_2.13:{VERSION}", f"org.slf4j:slf4j-simple:{_SLF4J_VERSION}"],
+    )
 
 
 def _formatted() -> Path:
@@ -113,6 +119,9 @@ class KafkaServer(Server):
                     "share.coordinator.state.topic.replication.factor=1",
                     "share.coordinator.state.topic.min.isr=1",
                     "share.coordinator.state.topic.num.partitions=1",
+                    # One that was killed may register again only after this.
+                    "broker.session.timeout.ms=3000",
+                    "broker.heartbeat.interval.ms=500",
                     "group.initial.rebalance.delay.ms=0",
                     "group.min.session.timeout.ms=1000",
                     # Share groups: short locks and sessions for tests of lost members.
@@ -135,6 +144,11 @@ class KafkaServer(Server):
             "-Xmx384m",
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
+            # Rather than to go on without the thread that ran out of memory.
+            "-XX:+ExitOnOutOfMemoryError",
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+            "-Dorg.slf4j.simpleLogger.showDateTime=true",
+            "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
             "-cp",
             f"{jars()}/*",
             "kafka.Kafka",
@@ -142,14 +156,21 @@ class KafkaServer(Server):
         ]
 
     def is_up(self) -> bool:
+        """Whether its controller would make a topic now, with this broker as the leader. It answers
+        questions earlier, from the metadata of before it was killed."""
         from confluent_kafka import KafkaException
-        from confluent_kafka.admin import AdminClient
+        from confluent_kafka.admin import AdminClient, NewTopic
 
         client = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
         try:
-            return bool(client.list_topics(timeout=1).brokers)
-        except KafkaException:
+            if not client.list_topics(timeout=1).brokers:
+                return False
+            topic = NewTopic("is-it-up", 1, 1)
+            asked = client.create_topics([topic], request_timeout=2, validate_only=True)
+            asked["is-it-up"].result(3)
+        except (KafkaException, TimeoutError):
             return False
+        return True
 
     def create_topic(self, name: str, partitions: int = 1, **config: str) -> None:
         """Create a topic and wait until it is there."""
@@ -157,7 +178,10 @@ class KafkaServer(Server):
 
         client = AdminClient({"bootstrap.servers": self.address})
         topic = NewTopic(name, partitions, 1, config=config)
-        client.create_topics([topic])[name].result(30)
+        try:
+            client.create_topics([topic])[name].result(30)
+        except TimeoutError:
+            raise AssertionError(f"topic {name} was not made within 30 s by {self}") from None
 
     @classmethod
     @contextlib.contextmanager

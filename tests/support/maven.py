@@ -4,6 +4,7 @@ CI=true."""
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,9 +25,23 @@ _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencie
 def jars(name: str, version: str, artifacts: Sequence[str]) -> Path:
     """The folder `.tools/NAME/VERSION` with the jars of these artifacts (GROUP:NAME:VERSION)."""
     folder = ROOT / ".tools" / name / version
-    if (folder / "complete").exists():
-        return folder
     folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        # Several processes of one run of the tests need the same jars, and none of them may start a
+        # server on jars that another still writes.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _resolve(folder, name, version, artifacts)
+    return folder
+
+
+def _resolve(folder: Path, name: str, version: str, artifacts: Sequence[str]) -> None:
+    complete = folder / "complete"
+    wanted = "\n".join(artifacts)
+    if complete.exists() and complete.read_text() == wanted:
+        return
+    complete.unlink(missing_ok=True)
+    for jar in folder.glob("*.jar"):
+        jar.unlink()
     pom = folder / "pom.xml"
     dependencies = "".join(_DEPENDENCY.format(*artifact.split(":")) for artifact in artifacts)
     pom.write_text(_POM.format(dependencies=dependencies))
@@ -42,5 +57,4 @@ def jars(name: str, version: str, artifacts: Sequence[str]) -> Path:
         unavailable(f"the jars of {name} need mvn (Debian: maven)")
     if done.returncode != 0:
         unavailable(f"mvn could not resolve {name} {version}: {done.stdout[-500:]}")
-    (folder / "complete").touch()
-    return folder
+    complete.write_text(wanted)

@@ -61,10 +61,11 @@ def pytest_sessionfinish() -> None:
 
 
 def cause(report: pytest.TestReport) -> str:
-    """Where and why a test failed, in a line."""
+    """Where and why a test failed, in a line, with the servers that had ended by themselves."""
+    ended = "".join(f"; {title}" for title, _ in report.sections if "ended with" in title)
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash is None:
         lines = report.longreprtext.strip().splitlines()
-        return f"{report.when}: {lines[-1] if lines else 'no reason given'}"
+        return f"{report.when}: {lines[-1] if lines else 'no reason given'}{ended}"
     message = next((line for line in crash.message.splitlines() if line), "")
-    return f"{message} ({os.path.relpath(crash.path, _TESTS.parent)}:{crash.lineno})"
+    return f"{message} ({os.path.relpath(crash.path, _TESTS.parent)}:{crash.lineno}){ended}"
