@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import gc
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.timeout(_SECS_MAX))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _leaks_show_in_their_file() -> Iterator[None]:
+    """What a file leaves open is found now, not in the middle of the next one."""
+    yield
+    gc.collect()
 
 
 #: Servers that were in use when a test failed.

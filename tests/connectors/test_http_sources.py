@@ -7,7 +7,6 @@ import contextlib
 import errno
 import json
 import re
-import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from tests.support.secure import VARIABLE, check_reads, check_refusal
 from tests.support.servers import free_port
 
 from squall import Spout
+from squall.testing._runs import LoopThread
 from squall.testing.connectors import SourceContract, wait_until
 from squall_common.daemon.files import write_atomic
 from squall_common.errors import InvalidTopologyError
@@ -43,25 +43,21 @@ class Feed:
         self.answers_pings = True
         self.etag = True
         self.heeds_last_id = True
-        self._loop = asyncio.new_event_loop()
         self._changed = asyncio.Event()
         self._runner: web.AppRunner | None = None
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Feed]:
-        thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        thread.start()
-        self.restart()
+        self._loop = LoopThread("feed")
         try:
+            self.restart()
             yield self
         finally:
             self.kill()
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            thread.join(10)
-            self._loop.close()
+            self._loop.end()
 
     def _do(self, call: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(call, self._loop).result(20)
+        return self._loop.call(call, 20)
 
     def restart(self) -> None:
         async def start() -> None:

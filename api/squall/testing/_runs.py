@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import selectors
 import signal
 import subprocess
 import sys
@@ -42,6 +43,43 @@ def wait_until(
         time.sleep(poll_secs)
 
 
+class LoopThread:
+    """An event loop of its own, on a thread of its own.
+
+    loop = LoopThread("server")
+    port = loop.call(start())
+    loop.end()
+    """
+
+    def __init__(self, name: str) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._loop = asyncio.SelectorEventLoop(self._selector)
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def call(self, coroutine: Coroutine[Any, Any, _T], timeout_secs: float = 90.0) -> _T:
+        """Run a coroutine on the loop, from another thread, and wait for its result."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(timeout_secs)
+
+    def end(self) -> None:
+        """Stop the loop when the connections that were closed are gone."""
+        self.call(self._loop.shutdown_default_executor())
+        self.call(self._connections_gone())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+    async def _connections_gone(self) -> None:
+        """Wait at most two seconds. Closing takes a few rounds of the loop, and with TLS the answer
+        of the peer; a connection that nothing closes stays, and Python warns of it."""
+        deadline = time.monotonic() + 2.0
+        # One is the loop's own.
+        while len(self._selector.get_map()) > 1 and time.monotonic() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        for _ in range(2):  # the last calls of `connection_lost`
+            await asyncio.sleep(0)
+
+
 class TopologyRun:
     """A topology of given objects, on a thread of its own and in real time."""
 
@@ -57,8 +95,7 @@ class TopologyRun:
         self._components = dict(components)
         self._objects = dict(objects)
         self._conf = dict(conf or {})
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="topology", daemon=True)
+        self._loop: LoopThread | None = None
         self._engine: Any = None
         self.errors: list[BaseException] = []
         self.died: BaseException | None = None
@@ -66,11 +103,11 @@ class TopologyRun:
         """What bolts have emitted, in order."""
 
     def __enter__(self) -> TopologyRun:
-        self._thread.start()
+        self._loop = LoopThread("topology")
         try:
             self._wait(self._start())
         except BaseException:
-            self._end()
+            self._loop.end()
             raise
         return self
 
@@ -148,16 +185,12 @@ class TopologyRun:
         if self._engine is not None:
             engine, self._engine = self._engine, None
             self._wait(engine.stop(drain_secs))
-            self._end()
-
-    def _end(self) -> None:
-        self._wait(self._loop.shutdown_default_executor())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
+            assert self._loop is not None
+            self._loop.end()
 
     def _wait(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(90)
+        assert self._loop is not None, "it runs within its block"
+        return self._loop.call(coroutine)
 
 
 class KillableTopology:

@@ -98,33 +98,32 @@ class SseSpout(AsyncSource):
         self._parser = EventParser(self._event_bytes_max, self._last_id)
         self._session = self._target.session(10.0, self._silence_secs_max)
         try:
-            self._response = await self._request(self._session)
+            await self._request(self._session)
         except BaseException:
             await self.disconnect()
             raise
 
-    async def _request(self, session: aiohttp.ClientSession) -> aiohttp.ClientResponse:
+    async def _request(self, session: aiohttp.ClientSession) -> None:
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
         if self._last_id:
             headers["Last-Event-ID"] = self._last_id
         with self._target.asked():
             async with asyncio.timeout(30):
-                response = await session.get(self._target.url, headers=headers)
+                response = self._response = await session.get(self._target.url, headers=headers)
         if response.status != 200 or response.content_type != "text/event-stream":
-            response.close()
             raise ConnectionError(
                 f"{self._target} answers {response.status} {response.reason} with "
                 f"{response.content_type}, not a stream of events"
             )
-        return response
 
     async def disconnect(self) -> None:
-        response, self._response = self._response, None
         session, self._session = self._session, None
-        if response is not None:
-            response.close()
+        response, self._response = self._response, None
+        # The session first: with TLS a response alone would wait for the server's goodbye.
         if session is not None:
             await session.close()
+        if response is not None:
+            response.close()
 
     async def fetch(self, limit: int) -> Sequence[Record]:
         if not self._reads:
