@@ -223,7 +223,9 @@ async def test_a_hidden_page_closes_its_stream_and_goes_on_when_it_is_seen(
     page = await browser.page()
     await page.open(site.base)
     await page.wait("document.querySelector('.connection')?.innerText === 'Live'")
-    assert site.server.hub.cluster.watchers == 1
+    async with asyncio.timeout(20):
+        while site.server.hub.cluster.watchers != 1:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
     hide = (
         "Object.defineProperty(document, 'hidden', {configurable: true, value: HIDDEN});"
         "document.dispatchEvent(new Event('visibilitychange'))"
@@ -236,6 +238,34 @@ async def test_a_hidden_page_closes_its_stream_and_goes_on_when_it_is_seen(
     await page.run(hide.replace("HIDDEN", "false"))
     await page.wait("document.querySelector('tbody').innerText.includes('crash loop')")
     assert page.reports == []
+
+
+async def test_ten_windows_of_one_browser_all_follow_within_a_second(
+    site: Site, browser: Browser
+) -> None:
+    """A browser opens six connections to a server for all of its windows: a stream for each would
+    leave the seventh without any."""
+    pages = [await browser.page(window=True) for _ in range(10)]
+    for page in pages:
+        await page.open(site.base)
+    for page in pages:
+        await page.wait("document.querySelector('.connection')?.innerText === 'Live'")
+    assert not any([await page.run("document.hidden") for page in pages])
+    taken = []
+    for health in ("crash loop", "ok", "no free slot"):
+        site.nimbus.answers["getClusterInfo"] = lambda health=health: cluster(
+            summary(health=health)
+        )
+        began = time.monotonic()
+        shown = "healthy" if health == "ok" else health
+        condition = f"document.querySelector('tbody').innerText.includes({json.dumps(shown)})"
+        await asyncio.gather(*(page.wait(condition) for page in pages))
+        taken.append(time.monotonic() - began)
+    assert min(taken) < 1.0
+    # Three have a stream, and one stands for those that ask.
+    assert site.server.hub.cluster.watchers == 4
+    assert any("wait=no" in url for page in pages for url in page.requests)
+    assert [one for page in pages for one in page.reports] == []
 
 
 async def test_a_page_says_when_it_is_not_up_to_date(site: Site, browser: Browser) -> None:

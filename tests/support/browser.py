@@ -118,9 +118,11 @@ class Browser:
             elif (page := self._pages.get(event.get("sessionId", ""))) is not None:
                 page.on_event(event["method"], event["params"])
 
-    async def page(self, *, width: int = 1280, height: int = 800, dark: bool = False) -> Page:
-        """A new tab."""
-        target = await self.call("Target.createTarget", url="about:blank")
+    async def page(
+        self, *, width: int = 1280, height: int = 800, dark: bool = False, window: bool = False
+    ) -> Page:
+        """A new tab; in a window of its own, it stays visible when others are opened."""
+        target = await self.call("Target.createTarget", url="about:blank", newWindow=window)
         attached = await self.call(
             "Target.attachToTarget", targetId=target["targetId"], flatten=True
         )

@@ -3,6 +3,7 @@
 A `Feed` has a state (JSON) and a version that grows with each change. A page gets the state, and
 then the changes: the parts that differ, part by part, of `components` name by name. One that missed
 a change gets the whole state again: nothing is queued for a slow reader but the last version.
+A page that keeps no stream open asks for the changes again and again, and watches as well.
 
 While a page watches a topology, Nimbus is read four times a second, and its workers report as
 often (`watchTopology`); otherwise every ten seconds, so that its time series go on. What costs
@@ -54,6 +55,8 @@ _KEEP_ALIVE_SECS = 15.0
 _TOPOLOGIES_MAX = 100
 _CODE_AGE_SECS = 60.0
 _VERSIONS_KEPT = 8
+# How long a page that asked for changes counts as one that watches: it asks four times a second.
+_ASKED_SECS = 3.0
 # Some 10 ms, with the percentiles.
 _EXECUTORS_ON_LOOP_MAX = 100
 
@@ -64,9 +67,16 @@ class Feed:
     def __init__(self) -> None:
         self.version = 0
         self.state: dict[str, Any] | None = None
-        self.watchers = 0
+        self._streams = 0
+        self._asked_at: float | None = None
         self._changes: OrderedDict[int, bytes] = OrderedDict()  # from a version to the next
         self._changed = asyncio.Event()
+
+    @property
+    def watchers(self) -> int:
+        """Streams that pages keep open, and one more if pages ask without one."""
+        asked = self._asked_at is not None and time.monotonic() - self._asked_at < _ASKED_SECS
+        return self._streams + asked
 
     def put(self, state: dict[str, Any]) -> None:
         """The state now."""
@@ -91,20 +101,15 @@ class Feed:
     async def events(self, since: int | None) -> AsyncIterator[bytes | None]:
         """Changes after a version, or the whole state; None from time to time, if nothing has
         changed. Ends never."""
-        self.watchers += 1
-        seen = since
+        self._streams += 1
         try:
             while True:
                 changed = self._changed
-                if self.state is not None and seen != self.version:
-                    change = self._changes.get(seen) if seen is not None else None
-                    if change is None:
-                        seen = self.version
-                        yield self.whole()
-                    else:
-                        assert seen is not None
-                        seen += 1
-                        yield change
+                found = self._after(since)
+                since = self.version if found else since
+                for event in found:
+                    yield event
+                if changed.is_set():
                     continue
                 try:
                     async with asyncio.timeout(_KEEP_ALIVE_SECS):
@@ -112,7 +117,20 @@ class Feed:
                 except TimeoutError:
                     yield None
         finally:
-            self.watchers -= 1
+            self._streams -= 1
+
+    def ask(self, since: int | None) -> list[bytes]:
+        """Changes after a version, or the whole state; nothing, if nothing has changed."""
+        self._asked_at = time.monotonic()
+        return self._after(since)
+
+    def _after(self, since: int | None) -> list[bytes]:
+        if self.state is None or since == self.version:
+            return []
+        wanted = range(self.version if since is None else since, self.version)
+        if not wanted or any(version not in self._changes for version in wanted):
+            return [self.whole()]
+        return [self._changes[version] for version in wanted]
 
 
 def difference(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:

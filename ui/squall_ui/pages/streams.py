@@ -1,7 +1,9 @@
 """What pages follow: states of the cluster and of topologies, as JSON and server-sent events.
 
 A page reads a state once, compressed, and then follows the changes after its version. It reads them
-by `fetch`, so that its requests carry the header that no other site's page can send.
+by `fetch`, so that its requests carry the header that no other site's page can send. A browser keeps
+six connections to a server, so only some of its pages keep a stream open: the others ask for the
+changes until now (`wait=no`).
 """
 
 from __future__ import annotations
@@ -90,14 +92,27 @@ async def _state(feed: Feed) -> web.Response:
 
 
 async def _follow(request: web.Request, feed: Feed) -> web.StreamResponse:
-    since = request.query.get("since", "")
+    text = request.query.get("since", "")
+    since = int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
+    if request.query.get("wait") == "no":
+        answer = web.Response(
+            body=b"".join(_event(one) for one in feed.ask(since)),
+            content_type="text/event-stream",
+            headers={"Cache-Control": "no-store"},
+        )
+        answer.enable_compression()
+        return answer
     response = web.StreamResponse(
         headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
     )
     await response.prepare(request)
-    async for event in feed.events(int(since) if since.isdigit() else None):
-        await response.write(b": \n\n" if event is None else b"data: " + event + b"\n\n")
+    async for event in feed.events(since):
+        await response.write(b": \n\n" if event is None else _event(event))
     return response
+
+
+def _event(data: bytes) -> bytes:
+    return b"data: " + data + b"\n\n"
 
 
 def _json(value: object) -> web.Response:

@@ -1,5 +1,7 @@
 // Requests to our own server. Each carries a header that a page of another site cannot send.
 
+import { claimStream } from "./streams.js";
+
 const HEADERS = { "X-Requested-With": "squall-ui" };
 
 export class ApiError extends Error {
@@ -28,7 +30,8 @@ export async function request(path, { method = "GET", body, signal } = {}) {
 }
 
 // Follow a state: `onState(state)` is called with each version. Ends with the signal. A page that is
-// not seen follows nothing: browsers open only six connections to a server, for all of its pages.
+// not seen follows nothing: browsers open only six connections to a server, for all of its pages. Of
+// those that are seen, some keep a stream open, and the others ask for changes (`streams.js`).
 export async function follow(path, onState, onStatus, signal) {
   let pause = 500;
   let version = null;
@@ -43,7 +46,7 @@ export async function follow(path, onState, onStatus, signal) {
       onStatus("live");
       pause = 500;
       const seen = whileSeen(signal);
-      for await (const event of events(`${path}?since=${version}`, seen)) {
+      for await (const event of changes(path, () => version, seen)) {
         state = event.state ?? merged(state, event.change);
         version = event.version;
         onState(state);
@@ -98,6 +101,29 @@ function merged(state, change) {
     }
   }
   return next;
+}
+
+const ASK_MS = 250;
+const CLAIM_AGAIN_MS = 10_000;
+
+// The changes after a version: from a stream, or from one request after the other.
+async function* changes(path, version, signal) {
+  for (;;) {
+    const release = await claimStream();
+    if (release) {
+      try {
+        yield* events(`${path}?since=${version()}`, signal);
+      } finally {
+        release();
+      }
+      return;
+    }
+    const until = performance.now() + CLAIM_AGAIN_MS;
+    while (performance.now() < until) {
+      yield* events(`${path}?since=${version()}&wait=no`, signal);
+      await new Promise((done) => setTimeout(done, ASK_MS));
+    }
+  }
 }
 
 async function* events(path, signal) {

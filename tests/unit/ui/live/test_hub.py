@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from typing import Any
+
+import pytest
 
 from squall_ui.live.hub import Feed, difference
 
@@ -61,3 +64,23 @@ async def test_watchers_are_counted_until_they_leave() -> None:
 def test_a_part_that_is_gone_is_null() -> None:
     assert difference({"a": 1, "b": 2}, {"a": 1}) == {"b": None}
     assert difference({"components": {}}, {"components": {}}) == {}
+
+
+async def test_who_asks_without_a_stream_gets_each_change_once_and_watches_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    feed = Feed()
+    assert feed.ask(None) == []
+    for value in range(3):
+        feed.put({"a": value})
+    assert [json.loads(one) for one in feed.ask(1)] == [
+        {"version": 2, "change": {"a": 1}},
+        {"version": 3, "change": {"a": 2}},
+    ]
+    assert feed.ask(3) == []
+    assert [json.loads(one) for one in feed.ask(None)] == [{"version": 3, "state": {"a": 2}}]
+    assert feed.ask(10**15) == feed.ask(None)
+    assert feed.watchers == 1
+    later = time.monotonic() + 4
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    assert feed.watchers == 0
