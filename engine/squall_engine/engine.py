@@ -66,7 +66,7 @@ from squall_engine.hooks.worker_hooks import WorkerHooks
 from squall_engine.loading import ComponentStartError
 from squall_engine.observe.error_log import ErrorLog
 from squall_engine.observe.error_source import source_of
-from squall_engine.observe.readings import BLOCKED, ExecutorReadings, add_totals
+from squall_engine.observe.readings import BLOCKED, SENT, ExecutorReadings, add_totals
 from squall_engine.options import EngineOptions
 from squall_engine.plan import Plan
 from squall_engine.settings import EngineCallbacks, EngineSettings
@@ -544,6 +544,8 @@ class Engine:
             add_totals(task, totals)
             for component, secs in self._flow.waits(task, self.now()).items():
                 totals[BLOCKED, component] = totals.get((BLOCKED, component), 0) + secs
+            for component, octets in self._flow.sent(task).items():
+                totals[SENT, component] = totals.get((SENT, component), 0) + octets
         elif self.plan.task_to_component[task_id] == ACKER_COMPONENT:
             self._coordinator.add_to(totals, task_id)
 

@@ -379,6 +379,7 @@ class ExecutorStats:
     queue_bytes: int | None
     blocked_secs: dict[str, dict[str, float]] | None
     credit_bytes: dict[str, int] | None
+    sent_bytes: dict[str, int] | None
     def __init__(
         self,
         emitted: dict[str, dict[str, int]],
@@ -389,6 +390,7 @@ class ExecutorStats:
         queue_bytes: int | None = ...,
         blocked_secs: dict[str, dict[str, float]] | None = ...,
         credit_bytes: dict[str, int] | None = ...,
+        sent_bytes: dict[str, int] | None = ...,
     ) -> None: ...
 
 class ExecutorInfo:

@@ -252,6 +252,9 @@ struct ExecutorStats {
     10003: optional map<string, map<string, double>> blocked_secs;
     /* component downstream -> the bytes that its tasks on other workers still take: the least. */
     10004: optional map<string, i64> credit_bytes;
+    /* component downstream -> the bytes sent to its tasks on other workers since the worker began;
+       of executors that share their edges, under the first. */
+    10005: optional map<string, i64> sent_bytes;
 }
 
 struct ExecutorInfo {

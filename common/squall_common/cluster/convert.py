@@ -465,6 +465,7 @@ def to_executor_stats(stats: values.ExecutorStats) -> storm.ExecutorStats:
         queue_bytes=stats.queue_bytes,
         blocked_secs=_copy(stats.blocked_secs) or None,
         credit_bytes=dict(stats.credit_bytes) or None,
+        sent_bytes=dict(stats.sent_bytes) or None,
     )
 
 
@@ -496,6 +497,7 @@ def from_executor_stats(stats: storm.ExecutorStats) -> values.ExecutorStats:
         queue_bytes=stats.queue_bytes,
         blocked_secs=stats.blocked_secs or {},
         credit_bytes=stats.credit_bytes or {},
+        sent_bytes=stats.sent_bytes or {},
     )
 
 

@@ -152,6 +152,8 @@ class ExecutorStats:
     blocked_secs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     # Component downstream -> the least credit in bytes for its tasks on other workers.
     credit_bytes: Mapping[str, int] = field(default_factory=dict)
+    # Component downstream -> bytes sent to its tasks on other workers since the worker began.
+    sent_bytes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,6 +100,12 @@ WORKER_FAMILIES = {
             "What a task of another worker still takes: the least.",
             ("component", "to"),
         ),
+        Family(
+            "squall_sent_bytes",
+            "counter",
+            "Encoded tuples that a component sent to tasks of another worker.",
+            ("component", "to"),
+        ),
         Family("squall_tasks", "gauge", "Tasks of a component in this worker.", ("component",)),
         Family("squall_worker_cpu_seconds", "counter", "CPU time of the process."),
         Family("squall_worker_memory_bytes", "gauge", "Resident memory of the process."),

@@ -40,6 +40,11 @@ def charge(section_bytes: int, tuples: int) -> int:
     return section_bytes + SECTION_BYTES + TUPLE_BYTES * tuples
 
 
+def section_bytes(used: int, tuples: int) -> int:
+    """The bytes of a section that used that much credit."""
+    return max(0, used - SECTION_BYTES - TUPLE_BYTES * tuples)
+
+
 def window_bytes(budget_bytes: int, pairs: int) -> int:
     """The window for each of `pairs` pairs of a sending worker and a task here."""
     return max(FLOOR_BYTES, min(WINDOW_BYTES_MAX, budget_bytes // max(1, pairs)))

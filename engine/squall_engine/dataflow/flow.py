@@ -23,7 +23,14 @@ from itertools import chain, groupby
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.topology.model import WorkerSlot
 from squall_engine.backpressure.blocked_tasks import BlockedTasks
-from squall_engine.backpressure.credit import Allowance, Inflow, Outflow, charge, window_bytes
+from squall_engine.backpressure.credit import (
+    Allowance,
+    Inflow,
+    Outflow,
+    charge,
+    section_bytes,
+    window_bytes,
+)
 from squall_engine.backpressure.inbox import EncodedTuples
 from squall_engine.backpressure.memory_size import tuple_bytes
 from squall_engine.backpressure.wait_times import WaitTimes
@@ -80,6 +87,7 @@ class Flow:
         self.task_of: dict[int, Task] = {}
         self._groups: list[OutputGroup] = []
         self._group_of: dict[Task, OutputGroup] = {}
+        self._sender_of: dict[OutputGroup, Task] = {}
         # In the order of a turn; those that share an output group together.
         self._spouts_by_group: list[tuple[OutputGroup, list[SpoutTask]]] = []
         self._bolts_by_group: list[tuple[OutputGroup, list[BoltTask]]] = []
@@ -117,6 +125,8 @@ class Flow:
             bolt.decode = self._decode
         self._group_of = output_groups([one.task for one in built], self.bolt_of, self._plan)
         self._groups = list(dict.fromkeys(self._group_of.values()))
+        # Tasks that share their edges sent together: the first of them reports it.
+        self._sender_of = {group: task for task, group in reversed(self._group_of.items())}
         if follow is not None:
             for group in self._groups:
                 for outgoing in group.outgoing_edges:
@@ -321,6 +331,7 @@ class Flow:
             used = self._exchange.send_tuples(outgoing.slot, outgoing.task, batch)
             allowance.sent += used
             outgoing.tuple_bytes = max(1, used // fit)
+            outgoing.sent_bytes += section_bytes(used, fit)
             moved = True
             if allowance.sent >= allowance.limit:
                 self._close(outgoing.task)
@@ -440,6 +451,18 @@ class Flow:
             times, components = self._blocked_times, self._feeds[self._group_of[task]]
         found = {component: times.secs(component, now) for component in components}
         return {component: secs for component, secs in found.items() if secs > 0}
+
+    def sent(self, task: Task) -> dict[str, int]:
+        """Bytes that a task, and those that share its edges, have sent to other workers since this
+        one began, by component; all under the first of them."""
+        found: dict[str, int] = {}
+        group = self._group_of[task]
+        if self._sender_of[group] is task:
+            for outgoing in group.outgoing_edges:
+                if outgoing.sent_bytes and not outgoing.droppable:
+                    component = self._plan.task_to_component[outgoing.task]
+                    found[component] = found.get(component, 0) + outgoing.sent_bytes
+        return found
 
     def credit(self, tasks: Iterable[Task]) -> dict[str, int]:
         """By component downstream of some tasks, the least credit in bytes for its tasks on other

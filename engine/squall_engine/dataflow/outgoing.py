@@ -28,8 +28,8 @@ class OutgoingEdge:
     """An edge, its target, and the credit for it."""
 
     __slots__ = (
-        "allowance", "component", "droppable", "edge", "inner", "rest", "slot", "stream", "target",
-        "task", "tuple_bytes",
+        "allowance", "component", "droppable", "edge", "inner", "rest", "sent_bytes", "slot",
+        "stream", "target", "task", "tuple_bytes",
     )  # fmt: skip
 
     def __init__(self, edge: Edge, target: BoltTask | None, *, inner: bool) -> None:
@@ -45,6 +45,7 @@ class OutgoingEdge:
         self.allowance: Allowance | None = None  # None: on this worker, or the worker is unknown
         self.rest: Batch | None = None  # taken from the edge, but there was no more credit
         self.tuple_bytes = 256  # credit for one tuple, by the last section
+        self.sent_bytes = 0  # to another worker, since this one began
 
 
 class OutputGroup:

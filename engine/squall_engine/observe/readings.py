@@ -17,7 +17,7 @@ from typing import Any
 from squall_common.cluster.values import ExecutorStats, SpoutStats
 from squall_common.history.histogram import merge, pack, unpack
 from squall_common.topology.model import Executor
-from squall_engine.core.stats import Key, Totals, Windows, add_output, executor_stats
+from squall_engine.core.stats import ALL_TIME, Key, Totals, Windows, add_output, executor_stats
 from squall_engine.observe.latencies import LatencyWindows, Packed, by_place, packed_sum
 from squall_engine.tasks.base import Task
 from squall_engine.tasks.bolt import BoltTask
@@ -32,6 +32,8 @@ TIMED_EXECUTORS_MAX = 100
 
 # The measure of seconds that tasks waited; its key is the component that they waited for.
 BLOCKED = "blocked_secs"
+# The measure of bytes sent to other workers; its key is the component that they went to.
+SENT = "sent_bytes"
 
 
 def add_totals(task: Task, totals: Totals) -> None:
@@ -190,6 +192,11 @@ class ExecutorReadings:
             queue_bytes=octets,
             blocked_secs={window: waits for window, waits in blocked.items() if waits},
             credit_bytes=dict(self._credit(self._tasks(executors))),
+            sent_bytes={
+                str(key): int(value)
+                for (measure, key), value in windows[ALL_TIME].items()
+                if measure == SENT
+            },
         )
 
     def _tasks(self, executors: Iterable[Executor]) -> Iterator[Task]:

@@ -15,7 +15,7 @@ from squall_common.history.histogram import secs_of
 from squall_common.telemetry.samples import Sample, histogram_sample, shortened
 from squall_engine.core.stats import Key, Totals
 from squall_engine.observe.latencies import TimedCounts
-from squall_engine.observe.readings import BLOCKED, key_name, waiting
+from squall_engine.observe.readings import BLOCKED, SENT, key_name, waiting
 from squall_engine.tasks.base import Task
 from squall_engine.tasks.bolt import BoltTask
 from squall_engine.tasks.built import Built
@@ -79,6 +79,8 @@ class WorkerSamples:
                 yield Sample(f"squall_{measure}_tuples", labels, value)
             elif measure == BLOCKED:
                 yield Sample("squall_blocked_seconds", shortened({**of, "by": key}), value)
+            elif measure == SENT:
+                yield Sample("squall_sent_bytes", shortened({**of, "to": key}), value)
         for to, left in self._credit(tasks).items():
             yield Sample("squall_credit_bytes", shortened({**of, "to": to}), left)
         yield from _latencies(component, tasks, totals)

@@ -42,6 +42,7 @@ class Counts:
     by_source: Mapping[Source, int] = field(default_factory=dict)  # executed
     # Component downstream -> seconds that its tasks, added up, waited for it.
     blocked_secs: Mapping[str, float] = field(default_factory=dict)
+    sent_bytes: Mapping[str, int] = field(default_factory=dict)  # to other workers, by component
     precise: bool = False  # the time is not in whole seconds
     # By source, a bolt's time in execute; by stream, a spout's until a message is complete. Packed.
     histograms: Mapping[object, bytes] = field(default_factory=dict)
@@ -64,6 +65,7 @@ class Flow:
     complete_ms: float = 0.0
     by_source: dict[Source, float] = field(default_factory=dict)
     blocked: dict[str, float] = field(default_factory=dict)
+    sent_bytes: dict[str, float] = field(default_factory=dict)  # to other workers, by component
     # Pairs of packed histograms: latencies until now, and until before.
     times: list[tuple[bytes, bytes | None]] = field(default_factory=list)
 
@@ -90,6 +92,7 @@ def counts_of(one: storm.ExecutorSummary) -> Counts | None:
     emitted = _sum((stats.emitted.get(_ALL) or {}).items())
     transferred = _sum((stats.transferred.get(_ALL) or {}).items())
     blocked_secs = (stats.blocked_secs or {}).get(_ALL) or {}
+    sent_bytes = stats.sent_bytes or {}
     spout = stats.specific.spout
     if spout is not None:
         acked = spout.acked.get(_ALL) or {}
@@ -97,7 +100,7 @@ def counts_of(one: storm.ExecutorSummary) -> Counts | None:
             uptime_secs, emitted, transferred, precise=precise,
             acked=_sum(acked.items()), failed=_sum((spout.failed.get(_ALL) or {}).items()),
             complete_ms=_weighted(spout.complete_ms_avg.get(_ALL), acked),
-            blocked_secs=blocked_secs,
+            blocked_secs=blocked_secs, sent_bytes=sent_bytes,
             histograms={
                 stream: packed
                 for stream, packed in ((spout.complete_histograms or {}).get(_ALL) or {}).items()
@@ -130,7 +133,7 @@ def counts_of(one: storm.ExecutorSummary) -> Counts | None:
             for source, n in executed.items()
             if not is_system_id(source.streamId)
         },
-        blocked_secs=blocked_secs,
+        blocked_secs=blocked_secs, sent_bytes=sent_bytes,
         histograms={
             (source.componentId, source.streamId): packed
             for source, packed in ((bolt.execute_histograms or {}).get(_ALL) or {}).items()
@@ -171,6 +174,10 @@ def flow_between(old: Counts, new: Counts) -> Flow:
             component: max(0.0, spent - old.blocked_secs.get(component, 0.0)) / secs
             for component, spent in new.blocked_secs.items()
         },
+        sent_bytes={
+            component: max(0, octets - old.sent_bytes.get(component, 0)) / secs
+            for component, octets in new.sent_bytes.items()
+        },
         times=[
             (packed, old.histograms.get(source))
             for source, packed in new.histograms.items()
@@ -197,6 +204,8 @@ def sum_of(flows: Iterable[Flow]) -> Flow:
             total.by_source[source] = total.by_source.get(source, 0.0) + rate
         for component, tasks in one.blocked.items():
             total.blocked[component] = total.blocked.get(component, 0.0) + tasks
+        for component, octets in one.sent_bytes.items():
+            total.sent_bytes[component] = total.sent_bytes.get(component, 0.0) + octets
         total.times += one.times
     total.execute_ms = execute / total.executed if total.executed else 0.0
     total.process_ms = process / total.acked if total.acked else 0.0

@@ -268,13 +268,24 @@ def _edges(code: storm.StormTopology, sums: Mapping[str, Flow]) -> list[dict[str
     for edge in edges_of(code, False):
         one = found.setdefault(
             (edge.source, edge.target),
-            {"source": edge.source, "target": edge.target, "streams": [], "rate": 0.0},
+            {
+                "source": edge.source,
+                "target": edge.target,
+                "streams": [],
+                "rate": 0.0,
+                "bytes": _round(_sent(sums, edge.source, edge.target)),
+            },
         )
         one["streams"].append({"stream": edge.stream, "grouping": edge.grouping})
         if edge.target in sums:
             rate = sums[edge.target].by_source.get((edge.source, edge.stream), 0.0)
             one["rate"] = _round(one["rate"] + rate)
     return list(found.values())
+
+
+def _sent(sums: Mapping[str, Flow], source: str, target: str) -> float:
+    """Bytes a second that leave their worker; tuples within a worker are not encoded."""
+    return sums[source].sent_bytes.get(target, 0.0) if source in sums else 0.0
 
 
 def _totals(

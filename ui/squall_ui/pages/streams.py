@@ -1,9 +1,9 @@
 """What pages follow: states of the cluster and of topologies, as JSON and server-sent events.
 
-A page reads a state once, compressed, and then follows the changes after its version. It reads them
-by `fetch`, so that its requests carry the header that no other site's page can send. A browser keeps
-six connections to a server, so only some of its pages keep a stream open: the others ask for the
-changes until now (`wait=no`).
+A page reads a state once, compressed, and then follows the changes after its version. It reads
+them by `fetch`, so that its requests carry the header that no other site's page can send. A browser
+keeps six connections to a server, so only some of its pages keep a stream open: the others ask for
+the changes until now (`wait=no`).
 """
 
 from __future__ import annotations

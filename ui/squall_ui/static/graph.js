@@ -6,7 +6,7 @@
 
 import { toneOf } from "./chart.js";
 import { h } from "./dom.js";
-import { ms, percent, rate } from "./format.js";
+import { bytes, ms, percent, rate } from "./format.js";
 
 const BOX = { width: 160, height: 66 };
 const GAP = { x: 62, y: 22 };
@@ -107,11 +107,14 @@ function drawEdge(edge, places, slow, most) {
   return h(
     "g.edge",
     { class: `${slow ? "slow" : ""} ${edge.rate > 0 ? "" : "idle"}`, "data-key": `edge ${edge.source}\n${edge.target}` },
-    h("title", {}, `${edge.source} → ${edge.target}\n${streams}\n${rate(edge.rate)} a second${slow ? "\non the slowest path" : ""}`),
+    h("title", {}, `${edge.source} → ${edge.target}\n${streams}\n${rate(edge.rate)} a second${edge.bytes > 0 ? `\n${byteRate(edge.bytes)} between workers` : ""}${slow ? "\non the slowest path" : ""}`),
     h("path", { d: line, "stroke-width": width.toFixed(1), "marker-end": "url(#arrow)" }),
     h("text.edge-label", { x: (x1 + x2) / 2, y: (y1 + y2) / 2 - 5, "text-anchor": "middle" }, `${rate(edge.rate)}/s`),
+    edge.bytes > 0 ? h("text.edge-label", { x: (x1 + x2) / 2, y: (y1 + y2) / 2 + 12, "text-anchor": "middle" }, byteRate(edge.bytes)) : null,
   );
 }
+
+const byteRate = (value) => `${bytes(value < 1024 ? Math.round(value) : value)}/s`;
 
 function drawBox(name, one, at, slow, href) {
   const spout = one.type === "spout";

@@ -54,6 +54,7 @@ SPOUT = ExecutorStats(
     queue_bytes=0,
     blocked_secs={"600": {"count": 1.5}},
     credit_bytes={"count": 16384},
+    sent_bytes={"count": 2**40},
 )
 BOLT = ExecutorStats(
     specific=BoltStats(

@@ -155,3 +155,10 @@ def test_ticks_make_a_bolt_busy_but_its_tuples_no_slower() -> None:
     assert flow is not None
     assert (flow.executed, flow.execute_ms) == (10.0, 2.0)
     assert flow.busy == pytest.approx(0.52)
+
+
+def test_bytes_to_other_workers_are_a_rate_and_add_up() -> None:
+    first = flow_between(Counts(10, sent_bytes={"b": 100}), Counts(12, sent_bytes={"b": 300}))
+    second = flow_between(Counts(10), Counts(12, sent_bytes={"b": 50, "c": 8}))
+    assert first.sent_bytes == {"b": 100}
+    assert sum_of([first, second]).sent_bytes == {"b": 125, "c": 4}
