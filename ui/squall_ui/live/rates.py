@@ -5,7 +5,9 @@ times a second while somebody watches their topology. A rate is the difference b
 by the difference of their times. Pages show rates of the last two seconds, so that a change is seen
 at once; what holds a topology up is judged by those of the last ten. Workers of earlier versions
 report whole seconds: of theirs, pages show the last ten seconds, too. A time that shrinks means
-that the executor was started again.
+that the executor was started again, or that the report is older than the last one: Nimbus' own
+answer may be some seconds older than a heartbeat, and is read when the last page is closed. An
+older report says nothing new; that of a new executor has a time that grows from look to look.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from squall_thrift import storm
 
 WINDOW_SECS = 10
 _SHOWN_SECS = 1.9  # two, and some room
+_OLDER_SECS = 15.0  # how much older than the last report another one may be
 _ALL = ":all-time"
 Source = tuple[str, str]  # a component and one of its streams
 
@@ -221,10 +224,12 @@ class Rates:
 
     def __init__(self) -> None:
         self._reports: dict[Key, deque[Counts]] = {}
+        self._older: dict[Key, float] = {}  # the time of a report that was older than the last
 
     def add(self, executors: Iterable[storm.ExecutorSummary]) -> dict[Key, Flow | None]:
         """Take in what all executors report now; what each does now, for pages."""
         kept: dict[Key, deque[Counts]] = {}
+        older: dict[Key, float] = {}
         for one in executors:
             tasks = one.executor_info
             key = (one.component_id, tasks.task_start, tasks.task_end, one.host, one.port)
@@ -232,6 +237,12 @@ class Rates:
             new = counts_of(one)
             if new is not None:
                 if reports and new.uptime_secs < reports[-1].uptime_secs:
+                    before = self._older.get(key, new.uptime_secs)
+                    late = reports[-1].uptime_secs - new.uptime_secs < _OLDER_SECS
+                    if late and new.uptime_secs <= before:
+                        older[key] = new.uptime_secs
+                        kept[key] = reports
+                        continue
                     reports.clear()
                 if not reports or new.uptime_secs > reports[-1].uptime_secs:
                     reports.append(new)
@@ -240,7 +251,7 @@ class Rates:
                 ):
                     reports.popleft()
             kept[key] = reports
-        self._reports = kept
+        self._reports, self._older = kept, older
         return {key: _flow(reports, _SHOWN_SECS) for key, reports in kept.items()}
 
     def steady(self) -> dict[Key, Flow | None]:

@@ -162,3 +162,25 @@ def test_bytes_to_other_workers_are_a_rate_and_add_up() -> None:
     second = flow_between(Counts(10), Counts(12, sent_bytes={"b": 50, "c": 8}))
     assert first.sent_bytes == {"b": 100}
     assert sum_of([first, second]).sent_bytes == {"b": 125, "c": 4}
+
+
+def test_an_answer_older_than_the_last_heartbeat_changes_nothing() -> None:
+    """Nimbus' own answer is read when the last page is closed, and may be older than what the
+    workers reported for the page."""
+    rates = Rates()
+    for uptime in (100, 102, 104, 106):
+        (last,) = flows(rates, bolt(uptime, 10 * uptime))
+    for _ in range(3):
+        assert flows(rates, bolt(103, 1030)) == [last]
+    (after,) = flows(rates, bolt(116, 1160))
+    assert after is not None
+    assert (last.executed, after.executed) == (10.0, 10.0)  # type: ignore[union-attr]
+
+
+def test_an_executor_that_restarts_when_it_is_young_begins_anew() -> None:
+    rates = Rates()
+    flows(rates, bolt(10, 1000))
+    flows(rates, bolt(2, 10))
+    (flow,) = flows(rates, bolt(4, 20))
+    assert flow is not None
+    assert flow.executed == 5.0
