@@ -32,6 +32,7 @@ log = get_logger(__name__)
 _PLUGINS = "storm.daemon.metrics.reporter.plugins"
 _ENTRIES = "storm.daemon.metrics.reporters"
 _PREFIX = "squall_"
+_READ_SECS = 5.0  # some figures are asked for elsewhere, and must not hold up the daemon's end
 _LEFT_OUT = ("_bucket", "_created")
 
 
@@ -89,7 +90,13 @@ class DaemonReporters:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        values = await self._read() if self._threads else []
+        values: list[MetricValue] = []
+        if self._threads:
+            try:
+                async with asyncio.timeout(_READ_SECS):
+                    values = await self._read()
+            except TimeoutError:
+                log.warning("metrics_not_read", secs=_READ_SECS)
         for thread in self._threads:
             if thread.runs:
                 thread.offer(values)

@@ -100,3 +100,15 @@ def test_of_histograms_sum_and_count_are_values() -> None:
     assert found["secs_sum", ""] == (0.5, "counter")
     assert found["secs_count", ""] == (1, "counter")
     assert not any(name.endswith(("_bucket", "_created")) for name, _ in found)
+
+
+async def test_figures_that_cannot_be_read_do_not_hold_up_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some are asked of ZooKeeper, which may be away when the daemon ends."""
+    monkeypatch.setattr("squall_common.telemetry.reporters._READ_SECS", 0.1)
+    plugin = "org.apache.storm.daemon.metrics.reporters.CsvPreparableReporter"
+    reporters = reporters_of({"storm.daemon.metrics.reporter.plugins": [plugin]}, tmp_path)
+    monkeypatch.setattr(DaemonMetrics, "collect", lambda _: asyncio.Event().wait())
+    async with asyncio.timeout(20):
+        await reporters.close()
