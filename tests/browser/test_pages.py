@@ -307,6 +307,45 @@ async def test_an_action_that_fails_says_why(site: Site, browser: Browser) -> No
     assert (options.wait_secs, options.num_workers) == (30, 9)
 
 
+async def test_what_a_report_recommends_is_shown_and_applied(
+    site: Site, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advice = [
+        {"component": "split", "recommended": 1, "why": "at most <b>9 %</b> busy"},
+        {"component": "", "recommended": 3, "why": "2 workers used 1.9 cores"},
+    ]
+
+    async def history(_: object) -> str:
+        return "/history"
+
+    async def run(_: object, topology: str, *__: object) -> bytes:
+        report = {"format": 1, "topology": {"id": topology}, "to_ms": 1000 * time.time()}
+        return json.dumps({**report, "advice": advice}).encode()
+
+    monkeypatch.setattr("squall_ui.pages.reports.Reports._run", run)
+    monkeypatch.setattr("squall_ui.pages.reports.Reports._history", history)
+    page = await browser.page()
+    await page.open(f"{site.base}/topology/{ID}")
+    await page.click("Rebalance from report")
+    await page.click("Make report", "document.querySelector('dialog')")
+    await page.wait("document.querySelector('dialog')?.innerText.includes('Apply these changes')")
+    shown = "document.querySelector('dialog').innerText"
+    assert "at most <b>9 %</b> busy" in await page.run(shown)
+    assert "too little data to judge lines." in await page.run(shown)
+    assert await violations(page, axe_script()) == []
+    assert not site.nimbus.called("rebalance")
+    await page.click("Rebalance", "document.querySelector('dialog')")
+    await page.wait("document.querySelector('#status').innerText.includes('is being rebalanced')")
+    ((_, options),) = site.nimbus.called("rebalance")
+    assert (options.num_workers, options.num_executors) == (3, {"split": 1})
+
+    advice.clear()
+    await page.click("Rebalance from report")
+    await page.click("Make report", "document.querySelector('dialog')")
+    await page.wait("document.querySelector('#status').innerText.includes('no changes to words')")
+    assert page.reports == []
+
+
 async def test_everything_can_be_done_by_keyboard(site: Site, browser: Browser) -> None:
     page = await browser.page()
     await page.open(site.base)

@@ -185,15 +185,15 @@ def _from_report(
     settings: Settings, topology_name: str, report: str, *, force: bool, quiet: bool
 ) -> dict[str, int]:
     """Show a report's recommendations and return them by component ("": workers)."""
-    from squall_cli.programs.recommendation import (
-        make_report,
-        read_report,
+    from squall_cli.programs.history_report import make_report
+    from squall_common.history.recommendation import (
+        read_report_file,
         recommendation_of,
         running_of,
     )
 
     client = settings.client()
-    given = read_report(Path(report)) if report else None  # before any question
+    given = read_report_file(Path(report)) if report else None  # before any question
     summary = call_nimbus(client, "getTopologySummaryByName", topology_name)
     running = running_of(call_nimbus(client, "getTopologyInfoByName", topology_name))
     found = recommendation_of(

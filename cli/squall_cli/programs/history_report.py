@@ -8,13 +8,17 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import click
 import msgspec
 
 from squall_common.config.options.typed import ClientOptions
 from squall_common.daemon.parent import end_with_parent
+from squall_common.history.recommendation import read_report_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,23 @@ def run_report(options: ClientOptions, order: ReportOrder) -> int:
     child = subprocess.Popen(argv, env=environment, preexec_fn=end_with_parent())
     status = wait_for_child(child)
     return 128 - status if status < 0 else status
+
+
+def make_report(options: ClientOptions, topology_id: str) -> dict[str, Any]:
+    """Make a report on the last day now. If its process fails, exits with the same status."""
+    with tempfile.TemporaryDirectory(prefix="squall-report-") as folder:
+        file = Path(folder, "report.json")
+        order = ReportOrder(
+            topology_id,
+            since="1d",
+            json_file=file,
+            log_file=Path(folder, "spark.log"),
+            quiet=True,
+        )
+        status = run_report(options, order)
+        if status != 0:
+            raise click.exceptions.Exit(status)
+        return read_report_file(file)
 
 
 def _url_of_history(options: ClientOptions) -> str:

@@ -1,8 +1,9 @@
-"""Reports on a topology's history: what `storm report --html` writes, made when a page asks for it.
+"""Reports on a topology's history: what `storm report --html` writes, made when a page asks for it,
+and the rebalance that a report recommends.
 
-A report is made by a process of its own (`squall_spark.report`), one at a time, and kept in memory.
-It is a whole document with its own style and without a script, so it has a policy of its own, under
-which no script runs and nothing is loaded.
+A report is made by a process of its own (`squall_spark.report`), one at a time, which ends with
+this one. Documents are kept in memory. Each is whole, with its own style and without a script, so
+it has a policy of its own, under which no script runs and nothing is loaded.
 """
 
 from __future__ import annotations
@@ -11,11 +12,15 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import sys
 import tempfile
+import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Literal
 from urllib.parse import quote
 
 from aiohttp import web
@@ -23,11 +28,14 @@ from aiohttp import web
 from squall_common.config.options.typed import ClientOptions
 from squall_common.daemon import fast_json
 from squall_common.daemon.logs import get_logger
+from squall_common.daemon.parent import end_with_parent
 from squall_common.daemon.web import HttpError, Route
-from squall_common.errors import SquallError
+from squall_common.errors import NimbusError, SquallError
+from squall_common.history.recommendation import read_report, recommendation_of, running_of
 from squall_common.history.settings import history_url
 from squall_thrift import storm
 from squall_ui.nimbus.gateway import NimbusGateway
+from squall_ui.rest.graph import WITHOUT_ERRORS
 
 log = get_logger(__name__)
 
@@ -59,10 +67,48 @@ class Reports:
         return [
             Route("POST", "/reports/{id}", self._make, "getTopologyInfo"),
             Route("GET", "/reports/{id}", self._show, "getTopologyInfo"),
+            Route("POST", "/reports/{id}/recommendation", self._recommend, "getTopologyInfo"),
         ]
 
     async def _make(self, request: web.Request) -> web.Response:
         """Make a report on the `span` of the body, and say where it is."""
+        summary, document = await self._report(request, "html")
+        self._kept[summary.id] = document
+        self._kept.move_to_end(summary.id)
+        while len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+        return _json({"report": f"/reports/{quote(summary.id, safe='')}"})
+
+    async def _recommend(self, request: web.Request) -> web.Response:
+        """The changes that a report on the `span` of the body recommends to the topology as it runs
+        now; `component` "" stands for the workers."""
+        summary, document = await self._report(request, "json")
+        try:
+            info: storm.TopologyInfo = await self._nimbus.read(
+                "getTopologyInfoWithOpts", summary.id, WITHOUT_ERRORS
+            )
+            found = recommendation_of(
+                read_report(document, "the report"),
+                topology_id=summary.id,
+                running=running_of(info),
+                workers=summary.num_workers,
+                now_secs=time.time(),
+                force=False,
+            )
+        except storm.NotAliveException as error:
+            raise HttpError(404, "404 Not Found", str(error)) from error
+        except NimbusError as error:
+            raise HttpError(503, "503 Service Unavailable", error.message) from error
+        except SquallError as error:
+            raise HttpError(409, "409 Conflict", error.message) from error
+        return _json(
+            {"changes": [asdict(one) for one in found.changes], "unjudged": found.unjudged}
+        )
+
+    async def _report(
+        self, request: web.Request, kind: Literal["html", "json"]
+    ) -> tuple[storm.TopologySummary, bytes]:
+        """The topology, and its report on the `span` of the body."""
         try:
             span = (await request.json())["span"]
             since = SPANS[span]
@@ -82,14 +128,7 @@ class Reports:
         if self._one.locked():
             raise HttpError(409, "409 Conflict", "another report is being made: try again soon")
         async with self._one:
-            self._kept[summary.id] = await self._run(summary.id, history, since)
-        self._kept.move_to_end(summary.id)
-        while len(self._kept) > _KEPT:
-            self._kept.popitem(last=False)
-        where = f"/reports/{quote(summary.id, safe='')}"
-        return web.Response(
-            body=fast_json.dumps({"report": where}), content_type="application/json"
-        )
+            return summary, await self._run(summary.id, history, since, kind)
 
     async def _show(self, request: web.Request) -> web.Response:
         found = self._kept.get(request.match_info["id"])
@@ -114,14 +153,16 @@ class Reports:
         conf = json.loads(await self._nimbus.read("getNimbusConf", max_age_secs=10.0))
         return history_url(ClientOptions.read(conf, where="Nimbus"))
 
-    async def _run(self, topology_id: str, history: str, since: str | None) -> bytes:
+    async def _run(
+        self, topology_id: str, history: str, since: str | None, kind: Literal["html", "json"]
+    ) -> bytes:
         """The document. Raises HttpError with what the process said."""
         with tempfile.TemporaryDirectory(prefix="squall-report-") as folder:
-            file = Path(folder) / "report.html"
+            file = Path(folder) / f"report.{kind}"
             order: dict[str, object] = {
                 "topology": topology_id, "history": history, "since": since, "json_file": None,
-                "html_file": str(file), "quiet": True, "spark": False, "master": "local",
-                "spark_conf": [], "log_file": str(Path(folder) / "spark.log"),
+                "html_file": None, f"{kind}_file": str(file), "quiet": True, "spark": False,
+                "master": "local", "spark_conf": [], "log_file": str(Path(folder) / "spark.log"),
             }  # fmt: skip
             said = await self._process({"SQUALL_SPARK_REPORT": json.dumps(order)})
             try:
@@ -141,6 +182,7 @@ class Reports:
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
             env={**os.environ, **environment},
+            preexec_fn=end_with_parent(signal.SIGKILL),
         )
         try:
             async with asyncio.timeout(_SECS):
@@ -156,6 +198,10 @@ class Reports:
                     process.kill()
                 await process.wait()
         return said.decode(errors="replace")
+
+
+def _json(value: object) -> web.Response:
+    return web.Response(body=fast_json.dumps(value), content_type="application/json")
 
 
 def _read(file: Path) -> bytes:

@@ -67,7 +67,7 @@ export function failed(page, error) {
 }
 
 // A question before something is done, with its fields; `act(values)` does it and says what was done.
-export function ask(page, { title, text, fields = [], verb, danger = false, act }) {
+export function ask(page, { title, text, more = null, fields = [], verb, danger = false, act }) {
   const dialog = document.createElement("dialog");
   dialog.setAttribute("aria-labelledby", "dialog-title");
   let busy = false;
@@ -94,6 +94,7 @@ export function ask(page, { title, text, fields = [], verb, danger = false, act 
         },
         h("h2", { id: "dialog-title" }, title),
         text ? h("p", {}, text) : null,
+        more,
         fields.map((field) => h("label.field", {}, h("span", {}, field.label), inputOf(field))),
         problem ? h("p.notice.bad", { role: "alert" }, problem) : null,
         h(

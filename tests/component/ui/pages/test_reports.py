@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,19 @@ from squall_common.daemon.web import WebServer
 from squall_ui.nimbus.gateway import NimbusGateway
 from squall_ui.pages.reports import Reports
 
-# What stands for the program: it writes its order where the report is to be.
+# What stands for the program: it recommends something, or writes its order where the report is to
+# be.
+ADVISE = (
+    "import json, os, time; order = json.loads(os.environ['SQUALL_SPARK_REPORT']);"
+    "advice = [{'component': 'split', 'recommended': 1, 'why': 'idle'}];"
+    "report = {'format': 1, 'topology': {'id': order['topology']}, 'to_ms': 1000 * time.time()};"
+    "open(order['json_file'], 'w').write(json.dumps({**report, 'advice': advice}))"
+)
+# It says who it is, and hangs.
+HANG = (
+    "import os, time; open(os.environ['SAY'] + '.new', 'w').write(str(os.getpid()));"
+    "os.rename(os.environ['SAY'] + '.new', os.environ['SAY']); time.sleep(600)"
+)
 ECHO = (
     "import json, os; order = json.loads(os.environ['SQUALL_SPARK_REPORT']);"
     "open(order['html_file'], 'w').write('<p>' + json.dumps(order))"
@@ -32,6 +46,11 @@ class Site:
     async def make(self, span: object = "1 day", topology: str = ID) -> tuple[int, Any]:
         url = f"{self.base}/reports/{topology}"
         async with self.session.post(url, json={"span": span}) as response:
+            return response.status, await response.json()
+
+    async def recommend(self, topology: str = ID) -> tuple[int, Any]:
+        url = f"{self.base}/reports/{topology}/recommendation"
+        async with self.session.post(url, json={"span": "1 day"}) as response:
             return response.status, await response.json()
 
     async def show(self, path: str) -> tuple[int, str, str]:
@@ -106,3 +125,57 @@ async def test_what_cannot_be_reported_on_is_refused(site: Site, nimbus: FakeNim
     foreign = {"Origin": "http://elsewhere.example"}
     async with site.session.post(url, json={"span": "all"}, headers=foreign) as response:
         assert response.status == 403
+
+
+@pytest.mark.parametrize("site", [ADVISE], indirect=True)
+async def test_a_report_recommends_a_rebalance_of_the_topology_as_it_runs(site: Site) -> None:
+    assert await site.recommend() == (
+        200,
+        {
+            "changes": [{"component": "split", "now": 2, "recommended": 1, "why": "idle"}],
+            "unjudged": ["lines", ""],
+        },
+    )
+    assert (await site.recommend("gone-9-9"))[0] == 404
+
+
+@pytest.mark.parametrize("site", [ADVISE.replace("'format': 1", "'format': 7")], indirect=True)
+async def test_a_report_that_cannot_be_applied_says_why(site: Site) -> None:
+    status, answer = await site.recommend()
+    assert status == 409
+    assert "another version of squall" in answer["errorMessage"]
+
+
+async def test_the_process_ends_with_the_ui_even_after_a_kill(tmp_path: Path) -> None:
+    """A report that hangs has a minute in the UI; without the UI nothing else would end it."""
+    ui = (
+        "import asyncio, sys; from squall_common.config.options.typed import ClientOptions;"
+        "from squall_ui.nimbus.gateway import NimbusGateway;"
+        "from squall_ui.pages.reports import Reports; options = ClientOptions.read({});"
+        "reports = Reports(NimbusGateway(options), options, ('-c', sys.argv[1]));"
+        "asyncio.run(reports._process({'SAY': sys.argv[2]}))"
+    )
+    said = tmp_path / "pid"
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", ui, HANG, str(said))
+    try:
+        await _until(said.exists)
+        child = int(said.read_text())
+        process.kill()
+        await process.wait()
+        await _until(lambda: _ended(child))
+    finally:
+        if process.returncode is None:
+            process.kill()
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+def _ended(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True

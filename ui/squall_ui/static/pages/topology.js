@@ -229,10 +229,56 @@ function askForReport(page, id, name) {
     title: `Report on ${name}`,
     text: "From its history: a verdict, throughput, latency, skew, hot keys, failures, and a parallelism. It is made now, which takes some seconds, and opens in this tab.",
     verb: "Make report",
-    fields: [{ name: "span", label: "On the last", options: ["1 hour", "6 hours", "1 day", "all"], value: "1 day" }],
+    fields: [SPAN],
     act: async ({ span }) => {
       location.assign((await post(path("reports", id), { span })).report);
       return "The report is opening.";
+    },
+  });
+}
+
+const SPAN = { name: "span", label: "On the last", options: ["1 hour", "6 hours", "1 day", "all"], value: "1 day" };
+
+function askForRecommendation(page, topology) {
+  ask(page, {
+    title: `Rebalance ${topology.name} from a report`,
+    text: "A report on its history recommends executors and workers. It is made now, which takes some seconds, and shown before anything is changed.",
+    verb: "Make report",
+    fields: [SPAN],
+    act: async ({ span }) => {
+      const { changes, unjudged } = await post(path("reports", topology.id, "recommendation"), { span });
+      const open = unjudged.length ? `The report has too little data to judge ${unjudged.map((name) => name || "the workers").join(", ")}.` : "";
+      if (!changes.length) return `The report recommends no changes to ${topology.name}. ${open}`;
+      askToApply(page, topology, changes, open);
+      return "The report is made.";
+    },
+  });
+}
+
+function askToApply(page, topology, changes, open) {
+  ask(page, {
+    title: `Apply these changes to ${topology.name}?`,
+    text: `Its spouts are off for the wait time, then its executors are spread again. ${open}`,
+    more: table(
+      "Changes",
+      [
+        { name: "Component", cell: (one) => one.component || "(workers)" },
+        { name: "Now", num: true, cell: (one) => one.now },
+        { name: "Recommended", num: true, cell: (one) => one.recommended },
+        { name: "Why", cell: (one) => one.why },
+      ],
+      changes,
+    ),
+    verb: "Rebalance",
+    fields: [{ name: "wait", label: "Wait, in seconds", value: 30, min: 0 }],
+    act: async ({ wait }) => {
+      const options = { executors: {} };
+      for (const one of changes) {
+        if (one.component) options.executors[one.component] = one.recommended;
+        else options.numWorkers = one.recommended;
+      }
+      await post(apiPath("topology", topology.id, "rebalance", wait || "0"), { rebalanceOptions: options });
+      return `${topology.name} is being rebalanced.`;
     },
   });
 }
@@ -267,6 +313,7 @@ function actions(page, topology, state) {
         return `${topology.name} is being rebalanced.`;
       },
     }),
+    h("button.ghost", { type: "button", onclick: () => askForRecommendation(page, topology) }, "Rebalance from report"),
     button("Debug", {
       title: `Sample tuples of ${topology.name}`,
       text: "A share of the tuples of all components is written to events.log of their workers. 0 switches it off.",

@@ -1,20 +1,17 @@
-"""From a report of `storm report` to the rebalance that it recommends. The decisions are
-pure."""
+"""From a report of `storm report --json` to the rebalance that it recommends.
+
+Commands and the UI make the report; the decisions here are pure.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import click
-
-from squall_cli.programs.history_report import ReportOrder, run_report
-from squall_common.config.options.typed import ClientOptions
 from squall_common.errors import SquallError
 from squall_common.names import is_system_id
 
@@ -52,16 +49,24 @@ class Recommendation:
     unjudged: list[str]  # components ("": the workers) with too little data
 
 
-def read_report(path: Path) -> dict[str, Any]:
+def read_report_file(path: Path) -> dict[str, Any]:
     """Read a report. Raises RecommendationError if the file is not one of ours."""
     try:
-        report = json.loads(path.read_bytes())
+        text = path.read_bytes()
     except OSError as error:
         raise RecommendationError(
             f"cannot read the report {path}: {error.strerror or error}",
             hint="storm report TOPOLOGY --json FILE writes one; --from-report without a file "
             "makes a new one",
         ) from error
+    return read_report(text, path)
+
+
+def read_report(text: bytes, path: object) -> dict[str, Any]:
+    """Read the text of a report; `path` names it in errors. Raises RecommendationError if it is not
+    one of ours."""
+    try:
+        report = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise RecommendationError(f"{path} is not JSON: {error}") from error
     if not isinstance(report, dict) or "advice" not in report:
@@ -127,23 +132,6 @@ def recommendation_of(
                 found.append(Change(component, now, recommended, why))
     ours = sorted(name for name in running if not is_system_id(name))
     return Recommendation(found, [name for name in [*ours, ""] if name not in judged])
-
-
-def make_report(options: ClientOptions, topology_id: str) -> dict[str, Any]:
-    """Make a report on the last day now. If its process fails, exits with the same status."""
-    with tempfile.TemporaryDirectory(prefix="squall-report-") as folder:
-        file = Path(folder, "report.json")
-        order = ReportOrder(
-            topology_id,
-            since="1d",
-            json_file=file,
-            log_file=Path(folder, "spark.log"),
-            quiet=True,
-        )
-        status = run_report(options, order)
-        if status != 0:
-            raise click.exceptions.Exit(status)
-        return read_report(file)
 
 
 def running_of(info: Any) -> dict[str, Component]:
