@@ -172,6 +172,7 @@ class Coordinator:
                 dict(self.shape),
                 dict(self.members),
                 self.manifest,
+                self.record.history,
             )
         )
 

@@ -413,7 +413,7 @@ class EpochDriver:
         elif isinstance(kept.user, TransactionalSink):
             rows: list[Any] = kept.user._rows
             if rows:
-                kept.pending[kept.name[1], epoch] = rows[:]
+                kept.pending[Batch(kept.name[1], epoch, self._settings.history)] = rows[:]
                 rows.clear()
             batches = dict(kept.pending)
         kept.epochs.took(epoch)
@@ -449,7 +449,7 @@ class EpochDriver:
         return any(self._ready_batches(kept) for kept in self._kept.values())
 
     def _ready_batches(self, kept: _Kept) -> list[Batch]:
-        return sorted(batch for batch in kept.pending if batch[1] <= self._confirmed)
+        return sorted(batch for batch in kept.pending if batch.epoch <= self._confirmed)
 
     async def _commit(self, kept: _Kept) -> None:
         """Have a sink write the rows of complete epochs, again and again until it has."""
@@ -458,10 +458,8 @@ class EpochDriver:
         try:
             while ready := self._ready_batches(kept):
                 batches = [
-                    RowBatch(
-                        f"{topology}/{kept.name[0]}/{writer}", epoch, kept.pending[writer, epoch]
-                    )
-                    for writer, epoch in ready
+                    RowBatch(one.writer(topology, kept.name[0]), one.epoch, kept.pending[one])
+                    for one in ready
                 ]
                 try:
                     await asyncio.to_thread(kept.user.commit, batches)

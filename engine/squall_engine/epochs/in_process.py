@@ -48,7 +48,7 @@ from squall_engine.epochs.coordinator import Attempt, Coordinator
 from squall_engine.epochs.coordinator_table import State
 from squall_engine.epochs.driver import EpochDriver
 from squall_engine.epochs.member import Member
-from squall_engine.epochs.messages import Name, Record, Restore, Shape
+from squall_engine.epochs.messages import Name, Record, Restore, Shape, new_history
 from squall_engine.epochs.parts import EpochSettings, PartStore, Snapshot, assemble
 
 log = get_logger(__name__)
@@ -94,6 +94,7 @@ class RecordFile:
 
     def __init__(self, store: CheckpointStore, topology: str) -> None:
         self._store = store
+        self._topology = topology
         self._name = f"{topology}/record"
 
     def read(self) -> Record:
@@ -101,7 +102,7 @@ class RecordFile:
         try:
             data = self._store.get(self._name)
         except FileNotFoundError:
-            return Record()
+            return Record(history=new_history(self._topology))
         head, check, body = data[: len(_HEAD)], data[len(_HEAD) :][:4], data[len(_HEAD) + 4 :]
         why = None
         if head[:-1] != _HEAD[:-1]:
@@ -197,6 +198,7 @@ class InProcessEpochs:
             topology=self._topology,
             generation=restore.generation,
             epoch=restore.epoch,
+            history=restore.history,
             manifest=restore.manifest,
             parts=self._parts,
             on_taken=self._taken,

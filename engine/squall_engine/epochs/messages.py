@@ -6,6 +6,7 @@ effect is seen.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,6 +36,14 @@ class Record:
     coordinator: int = 0  # the incarnation that wrote it
     epoch: int = 0  # the last complete one; 0: none
     manifest: Name | None = None
+    history: str = ""  # in which its epochs are counted; see `new_history`
+
+
+def new_history(topology: str) -> str:
+    """The identity of a new history of epochs: sinks note it with the number of the last epoch that
+    they have applied, so that they do not take epoch 7 of another history, which has counted from 1
+    again, for one that they know."""
+    return f"{topology}@{os.urandom(6).hex()}"
 
 
 # ---- to the coordinator
@@ -73,6 +82,7 @@ class Restore:
     shape: Shape
     members: Mapping[int, int]  # worker: the incarnation that takes part
     manifest: Any = field(repr=False)  # that of the epoch; None: there is none yet
+    history: str = ""  # the record's
 
 
 @dataclass(frozen=True, slots=True)

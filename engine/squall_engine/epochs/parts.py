@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from squall_common.component.groupings import stable_hash
 from squall_common.state.checkpoint_store import CheckpointStore
@@ -23,8 +23,17 @@ SEGMENTS_MAX = 100
 _BASE_BYTES_MIN = 65_536  # what is smaller is not worth the care
 _FIXED_GROUPS = 0  # of components without keyed state
 
-# (the index of the task that has made it, epoch): the rows of a sink.
-Batch = tuple[int, int]
+
+class Batch(NamedTuple):
+    """Names the rows of a sink that one of its tasks has got in an epoch of a history."""
+
+    task: int  # its index
+    epoch: int
+    history: str = ""  # "": from before histories had names
+
+    def writer(self, topology: str, component: str) -> str:
+        """The name under which sinks note that the rows are written."""
+        return f"{self.history or topology}/{component}/{self.task}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +56,7 @@ class EpochSettings:
     topology: str  # its name
     generation: int
     epoch: int  # 0: none is complete yet
+    history: str  # in which epochs are counted
     manifest: Manifest | None  # of that epoch
     parts: PartStore
     on_taken: Callable[[Snapshot, int], None]
@@ -186,9 +196,10 @@ class PartStore:
         found: dict[Batch, list[Any]] = {}
         for one in part.tasks:
             for data in one.batches:
-                (writer, epoch), *rows = self._codec.decode_rows(data)
-                if writer % self._shape[component] == index:
-                    found[writer, epoch] = [row[0] for row in rows]
+                head, *rows = self._codec.decode_rows(data)
+                batch = Batch(*head)
+                if batch.task % self._shape[component] == index:
+                    found[batch] = [row[0] for row in rows]
         return found
 
     # -- garbage --

@@ -32,13 +32,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RowBatch:
-    """The rows that one task has got in one epoch. `writer` names the task for good: it is the same
-    after a restart, and batches of one writer always come to the same task, in order.
+    """The rows that one task has got in one epoch. `writer` names the task and the history of
+    checkpoints that epochs are counted in: it is the same after a restart, and another with a new
+    folder of checkpoints. Batches of one writer always come to the same task, in order.
 
-        batch = RowBatch("words/store/0", 17, [["cow", 1], ["moon", 2]])
+        batch = RowBatch("words@5be0117d9f31/store/0", 17, [["cow", 1], ["moon", 2]])
     """
 
-    writer: str  # topology/component/index
+    writer: str  # topology@history/component/index
     epoch: int
     rows: Sequence[Any]
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,7 +33,7 @@ from squall.windows import tumbling
 from squall_common.state.checkpoint_store import CheckpointStore
 from squall_common.state.errors import StateDamagedError
 from squall_engine.epochs.driver import EpochDriver
-from squall_engine.epochs.in_process import InProcessEpochs
+from squall_engine.epochs.in_process import InProcessEpochs, RecordFile
 
 WORDS = ("the", "cow", "jumped", "over", "the", "moon", "and", "ran", "away")
 ROWS: list[list[Any]] = [[WORDS[i % len(WORDS)], i] for i in range(2_000)]
@@ -421,3 +423,31 @@ def test_the_folder_is_free_only_after_the_last_write(
     written_before = len(ended)
     time.sleep(0.4)  # longer than a write takes
     assert len(ended) == written_before
+
+
+def test_a_new_folder_begins_a_new_history_so_that_sinks_leave_out_no_rows(tmp_path: Path) -> None:
+    run(tmp_path / "one", rows=500)
+    written.clear()
+    run(tmp_path / "other", rows=500)  # counts its checkpoints from 1 again
+    histories = {writer.partition("/")[0] for writer in applied}
+    assert len(histories) == 2
+    assert all(history.startswith("words@") for history in histories)
+
+
+def test_a_copy_of_a_folder_goes_on_with_its_history(tmp_path: Path) -> None:
+    run(tmp_path / "one", rows=500)
+    before = {writer.partition("/")[0] for writer in applied}
+    shutil.copytree(tmp_path / "one", tmp_path / "copy")
+    run(tmp_path / "copy")
+    assert {writer.partition("/")[0] for writer in applied} == before
+
+
+def test_a_record_from_before_histories_had_names_keeps_the_writers(tmp_path: Path) -> None:
+    run(tmp_path, rows=500)
+    record = RecordFile(CheckpointStore(str(tmp_path)), "words")
+    read = record.read()
+    assert record.replace(replace(read, version=read.version + 1, history=""))
+    applied.clear()
+    run(tmp_path)
+    assert {writer for writer in applied if "@" not in writer} <= {"words/write/0", "words/write/1"}
+    assert "words/write/0" in applied
