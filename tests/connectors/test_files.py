@@ -11,11 +11,16 @@ from typing import Any
 import orjson
 import pytest
 from pyarrow import dataset, parquet
-from tests.support.effort import KILL_RECORDS, KILLS
+from tests.support.effort import KILL_RECORDS, KILLS, SOAK
 
 from squall import Bolt, Spout
-from squall.testing.connectors import SinkContract, SourceContract, wait_until
-from squall_connectors.files import FileSink, FolderSpout, TailSpout
+from squall.testing.connectors import (
+    SinkContract,
+    SourceContract,
+    TransactionalSinkContract,
+    wait_until,
+)
+from squall_connectors.files import FileSink, FolderSpout, TailSpout, TransactionalFileSink
 from squall_connectors.files.formats import written
 
 
@@ -242,3 +247,15 @@ class TestFileSinkParquet(TestFileSink):
 
     def test_a_value_that_has_no_form_is_refused_and_the_others_are_written(self) -> None:
         """Parquet has a form for bytes."""
+
+
+class TestTransactionalFileSink(_Folder, TransactionalSinkContract):
+    kills = KILLS if SOAK else 0
+    kill_records = KILL_RECORDS
+
+    def make_sink(self) -> TransactionalFileSink:
+        return TransactionalFileSink(self.folder, ["value"], format="text")
+
+    def stored(self) -> list[str]:
+        files = [path for path in self.folder.iterdir() if not path.name.startswith(".")]
+        return [line for path in files for line in path.read_text().splitlines()]

@@ -16,9 +16,19 @@ from tests.support.effort import KILL_RECORDS, KILLS
 from tests.support.postgresql_server import PostgresqlServer
 from tests.support.secure import check_reads, check_refusal, check_writes
 
-from squall import Bolt, Spout
-from squall.testing.connectors import SinkContract, SourceContract, wait_until
-from squall_connectors.postgresql import PostgresqlLookup, PostgresqlQueueSpout, PostgresqlSink
+from squall import Bolt, RowBatch, Spout
+from squall.testing.connectors import (
+    SinkContract,
+    SourceContract,
+    TransactionalSinkContract,
+    wait_until,
+)
+from squall_connectors.postgresql import (
+    PostgresqlLookup,
+    PostgresqlQueueSpout,
+    PostgresqlSink,
+    TransactionalPostgresqlSink,
+)
 
 _names = itertools.count(1)
 
@@ -131,6 +141,47 @@ class TestPostgresqlSinkUpsert(TestPostgresqlSinkCopy):
             wait_until("the acks", lambda: len(feeder.acked) == 100)
         rows = self.execute(f"SELECT key, value FROM {self.table} ORDER BY value")
         assert rows == [(f"key-{number}", 90 + number) for number in range(10)]
+
+
+class TestTransactionalPostgresqlSink(_Table, TransactionalSinkContract):
+    kills = KILLS
+    kill_records = KILL_RECORDS
+    columns = "value text CHECK (length(value) < 100)"
+
+    @pytest.fixture(autouse=True)
+    def _nothing_applied(self, _new_table: None) -> None:
+        self.execute("DROP TABLE IF EXISTS squall_applied")
+
+    def make_sink(self, **options: Any) -> TransactionalPostgresqlSink:
+        return TransactionalPostgresqlSink(self.server.dsn, self.table, ["value"], **options)
+
+    def stored(self) -> list[str]:
+        return [row[0] for row in self.execute(f"SELECT value FROM {self.table}")]
+
+    def rejected(self) -> list[Any]:
+        return ["x" * 100]
+
+    def test_a_row_replaces_that_of_its_key_also_within_a_batch(self) -> None:
+        create = f"CREATE TABLE IF NOT EXISTS {self.table}_keyed (word text PRIMARY KEY, count int)"
+        sink = TransactionalPostgresqlSink(
+            self.server.dsn, f"{self.table}_keyed", ["word", "count"], key=["word"], create=create
+        )
+        sink.commit([RowBatch("w@1/s/0", 1, [["a", 1], ["b", 1], ["a", 2]])])
+        sink.commit([RowBatch("w@1/s/0", 2, [["a", 3]])])
+        rows = self.execute(f"SELECT word, count FROM {self.table}_keyed ORDER BY word")
+        assert rows == [("a", 3), ("b", 1)]
+
+    def test_a_server_that_does_not_answer_is_left_after_the_timeout(self) -> None:
+        sink = self.make_sink(write_timeout_secs=1.0)
+        batch = RowBatch("w@1/s/0", 1, [["a"]])
+        self.server.stop()
+        try:
+            with pytest.raises(TimeoutError, match="write_timeout_secs"):
+                sink.commit([batch])
+        finally:
+            self.server.resume()
+        self.make_sink().commit([batch])
+        assert self.stored() == ["a"]
 
 
 class TestPostgresqlLookup(_Table):

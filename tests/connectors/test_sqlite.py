@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.effort import KILL_RECORDS, KILLS
+from tests.support.effort import KILL_RECORDS, KILLS, SOAK
 
 from squall import Bolt
-from squall.testing.connectors import SinkContract, wait_until
-from squall_connectors.sqlite import SqliteLookup, SqliteSink
+from squall.testing.connectors import SinkContract, TransactionalSinkContract, wait_until
+from squall_connectors.sqlite import SqliteLookup, SqliteSink, TransactionalSqliteSink
 
 CREATE = "CREATE TABLE IF NOT EXISTS t (value TEXT PRIMARY KEY CHECK (length(value) < 100))"
 
@@ -77,3 +77,21 @@ class TestSqliteLookup(_Database):
                 feeder.feed([order, sku], order)
             wait_until("the acks", lambda: len(feeder.acked) == 3)
         assert sorted(run.emitted) == [[1, "nut"], [2, "bolt"], [2, "screw"]]
+
+
+class TestTransactionalSqliteSink(_Database, TransactionalSinkContract):
+    # tests/component/engine/epochs kills it, too.
+    kills = KILLS if SOAK else 0
+    kill_records = KILL_RECORDS
+
+    def make_sink(self) -> TransactionalSqliteSink:
+        create = "CREATE TABLE IF NOT EXISTS t (value TEXT CHECK (length(value) < 100))"
+        return TransactionalSqliteSink(self.path, "t", ["value"], create=create)
+
+    def stored(self) -> list[str]:
+        if not self.execute("SELECT * FROM sqlite_master WHERE name = 't'"):
+            return []
+        return [row[0] for row in self.execute("SELECT value FROM t")]
+
+    def rejected(self) -> list[Any]:
+        return ["x" * 100]

@@ -229,6 +229,11 @@ class KillableTopology:
             output = (self._folder / "topology.log").read_text(errors="replace")
             raise SquallError(f"the topology's process ended:\n{output[-3000:]}")
 
+    def wait_for_end(self, timeout_secs: float) -> None:
+        """Wait until the process ends by itself. Raises subprocess.TimeoutExpired."""
+        assert self._process is not None
+        self._process.wait(timeout_secs)
+
     def kill(self) -> None:
         """SIGKILL."""
         process, self._process = self._process, None

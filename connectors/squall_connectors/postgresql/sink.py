@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import psycopg
-from psycopg import sql
 
 from squall import TopologyContext, Tuple
-from squall_common.errors import InvalidTopologyError
 from squall_connectors.base.sink import Sink
 from squall_connectors.postgresql import connection as connections
+from squall_connectors.postgresql.table import TargetTable, columns_of
 
 
 class PostgresqlSink(Sink):
@@ -52,42 +51,13 @@ class PostgresqlSink(Sink):
             outage_secs_max=outage_secs_max,
         )
         self._dsn = dsn
-        self._table = table
         self._fields = list(fields)
-        self._columns = list(fields if columns is None else columns)
-        self._key = list(key)
-        self._keep_first = keep_first
-        if len(self._columns) != len(self._fields) or not self._fields:
-            raise InvalidTopologyError(
-                f"PostgresqlSink: {len(self._fields)} fields for {len(self._columns)} columns"
-            )
-        if unknown := sorted(set(key) - set(self._columns)):
-            raise InvalidTopologyError(
-                f"PostgresqlSink: key columns {', '.join(unknown)} are not written"
-            )
+        names = columns_of("PostgresqlSink", fields, columns, key)
+        self._target = TargetTable(table, names, key, keep_first=keep_first)
 
     async def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         self._connection: psycopg.AsyncConnection[Any] | None = None
-        table = sql.Identifier(*self._table.split("."))
-        columns = sql.SQL(", ").join(map(sql.Identifier, self._columns))
-        self._copy = sql.SQL("COPY {} ({}) FROM STDIN").format(table, columns)
-        self._upsert = sql.SQL("INSERT INTO {} ({}) VALUES ({}) ON CONFLICT ({}) {}").format(
-            table,
-            columns,
-            sql.SQL(", ").join([sql.Placeholder()] * len(self._columns)),
-            sql.SQL(", ").join(map(sql.Identifier, self._key)),
-            self._on_conflict(),
-        )
         await super().prepare(conf, context)
-
-    def _on_conflict(self) -> sql.Composable:
-        others = [column for column in self._columns if column not in self._key]
-        if self._keep_first or not others:
-            return sql.SQL("DO NOTHING")
-        changes = [
-            sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(column)) for column in others
-        ]
-        return sql.SQL("DO UPDATE SET {}").format(sql.SQL(", ").join(changes))
 
     def is_outage(self, error: BaseException) -> bool:
         return connections.is_outage(error) or super().is_outage(error)
@@ -104,9 +74,4 @@ class PostgresqlSink(Sink):
         assert connection is not None
         rows = [[tup[field] for field in self._fields] for tup in tuples]
         async with connection.transaction(), connection.cursor() as cursor:
-            if self._key:
-                await cursor.executemany(self._upsert, rows)
-            else:
-                async with cursor.copy(self._copy) as copy:
-                    for row in rows:
-                        await copy.write_row(row)
+            await self._target.write(cursor, rows)
