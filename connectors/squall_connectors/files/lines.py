@@ -22,6 +22,7 @@ class _Followed:
     file: BinaryIO
     path: str
     position: int  # of the next line
+    in_long_line: bool = False  # its end is still to be found
 
 
 class LinesSpout(RewindableSpout):
@@ -33,8 +34,8 @@ class LinesSpout(RewindableSpout):
     A file is known by its device and inode: one that is renamed goes on where it was, as long as
     its new name matches the patterns, too. One that becomes shorter than what was read of it starts
     again. Lines of a file come in order, and several tasks share the files. A last line without an
-    end is emitted when its end is there. Lines that cannot be read in the format are reported as
-    errors and passed over.
+    end is emitted when its end is there. Lines that cannot be read in the format, or are longer
+    than `line_bytes_max`, are reported as errors and passed over.
     """
 
     def __init__(
@@ -44,12 +45,19 @@ class LinesSpout(RewindableSpout):
         *,
         format: str = "text",
         poll_secs: float = 0.2,
+        line_bytes_max: int = 8 << 20,
     ) -> None:
         """`paths` are globs. `format` is "text", "json" (an object a line) or "csv" (without a row
-        of names). `poll_secs`: how often new files and lines are looked for. Raises
-        InvalidTopologyError if the format and fields do not fit, or `poll_secs` is not above 0."""
+        of names). `poll_secs`: how often new files and lines are looked for. `line_bytes_max`: the
+        longest line, which is held in memory. Raises InvalidTopologyError if the format and fields
+        do not fit, or a number is not above 0."""
         if not poll_secs > 0:
             raise InvalidTopologyError(f"LinesSpout: poll_secs {poll_secs!r}; expected above 0")
+        if not line_bytes_max > 0:
+            raise InvalidTopologyError(
+                f"LinesSpout: line_bytes_max {line_bytes_max!r}; expected above 0"
+            )
+        self._line_bytes_max = line_bytes_max
         self.outputs = {"default": Stream(list(fields))}
         self._patterns = [paths] if isinstance(paths, str) else list(paths)
         self._poll_secs = poll_secs
@@ -95,7 +103,7 @@ class LinesSpout(RewindableSpout):
         for of, followed in list(self._followed.items()):
             status = os.fstat(followed.file.fileno())
             if status.st_size < followed.position:
-                followed.position = 0
+                followed.position, followed.in_long_line = 0, False
             elif of not in there and status.st_size == followed.position:
                 followed.file.close()
                 del self._followed[of]
@@ -121,17 +129,34 @@ class LinesSpout(RewindableSpout):
         passed_over = 0
         for of, followed in list(self._followed.items()):
             followed.file.seek(followed.position)
-            for line in followed.file:
-                if not line.endswith(b"\n"):
+            while line := followed.file.readline(self._line_bytes_max + 1):
+                is_whole = line.endswith(b"\n")
+                if not (is_whole or followed.in_long_line or len(line) > self._line_bytes_max):
                     break
                 start, followed.position = followed.position, followed.position + len(line)
-                row = self._read_line(line.rstrip(b"\r\n"))
-                if isinstance(row, Unreadable):
-                    where = f"{followed.path}, byte {start}"
-                    self.report_error(ValueError(f"{where}: {row.reason}"))
+                row = self._row_of(followed, line, start, is_whole=is_whole)
+                if row is None:
                     passed_over += 1
                     if passed_over % _PASSED_OVER_MAX == 0:
                         yield
                     continue
                 self.emit(row, position=(of, followed.position))
                 yield
+
+    def _row_of(
+        self, followed: _Followed, line: bytes, start: int, *, is_whole: bool
+    ) -> Sequence[Any] | None:
+        """The values of a line; None: it cannot be read, which is reported, or is the rest of one
+        that is too long."""
+        was_in_long_line, followed.in_long_line = followed.in_long_line, not is_whole
+        if was_in_long_line:
+            return None
+        if is_whole:
+            row = self._read_line(line.rstrip(b"\r\n"))
+            if not isinstance(row, Unreadable):
+                return row
+            reason = row.reason
+        else:
+            reason = f"the line is longer than {self._line_bytes_max:,} bytes (line_bytes_max)"
+        self.report_error(ValueError(f"{followed.path}, byte {start}: {reason}"))
+        return None

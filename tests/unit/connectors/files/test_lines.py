@@ -163,3 +163,28 @@ def test_what_cannot_be_read_is_refused() -> None:
         LinesSpout("*.txt", poll_secs=0)
     with pytest.raises(InvalidTopologyError, match="parquet"):
         LinesSpout("*.parquet", format="parquet")
+
+
+@pytest.mark.parametrize("is_there_at_once", [True, False])
+def test_a_line_that_is_too_long_is_reported_once_and_passed_over(
+    tmp_path: Path, is_there_at_once: bool
+) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("one\n" + "x" * 95)
+    reader = Reader(tmp_path, line_bytes_max=20)
+    if not is_there_at_once:
+        assert reader.read() == ["one"]
+        assert reader.read() == []
+    with path.open("a") as file:
+        file.write("y" * 40 + "\ntwo\n" + "z" * 21 + "\n")
+    assert reader.read() == (["one"] if is_there_at_once else []) + ["two"]
+    assert len(reader.errors) == 2
+    assert all("longer than 20 bytes" in error for error in reader.errors)
+    # The next process begins behind the last line that was emitted, and leaves out what it must.
+    again = Reader(tmp_path, reader.saved(), line_bytes_max=21)
+    assert again.read() == ["z" * 21]
+
+
+def test_a_limit_of_nothing_is_refused() -> None:
+    with pytest.raises(InvalidTopologyError, match="line_bytes_max"):
+        LinesSpout("/tmp/*.txt", line_bytes_max=0)
