@@ -287,6 +287,8 @@ class LocalTopologies:
             running.engine.set_active(False)
             if not await running.epochs.finish(wait_secs):
                 log.warning("no_last_checkpoint", topology_id=running.id)
+        if running.epochs is not None:
+            await running.epochs.stop_commits()
 
     def _set_active(self, running: _Running, active: bool) -> None:
         running.active = active

@@ -11,7 +11,9 @@ have settled.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
+import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
@@ -141,6 +143,7 @@ class EpochDriver:
             self._kept[name] = _Kept(name, TaskEpochs(upstream, settings.epoch), downstream)
         self._flow: Flow | None = None
         self._confirmed = settings.epoch
+        self._closed = asyncio.Event()
         self.groups: dict[str, int] = {}  # of components with keyed state
         self.under_way = False  # a snapshot is due, or a task is silent
 
@@ -440,7 +443,8 @@ class EpochDriver:
                 kept.state.completed(epoch)
                 kept.older = kept.written.get(epoch, kept.older)
             kept.written = {at: refs for at, refs in kept.written.items() if at > epoch}
-            if kept.committing is None and self._ready_batches(kept):
+            idle = kept.committing is None and not self._closed.is_set()
+            if idle and self._ready_batches(kept):
                 kept.committing = asyncio.ensure_future(self._commit(kept))
 
     @property
@@ -456,17 +460,18 @@ class EpochDriver:
         wait = _COMMIT_WAIT_SECS
         topology = self._settings.topology
         try:
-            while ready := self._ready_batches(kept):
+            while not self._closed.is_set() and (ready := self._ready_batches(kept)):
                 batches = [
                     RowBatch(one.writer(topology, kept.name[0]), one.epoch, kept.pending[one])
                     for one in ready
                 ]
                 try:
-                    await asyncio.to_thread(kept.user.commit, batches)
+                    await _on_own_thread(partial(kept.user.commit, batches), kept.name[0])
                 except Exception as error:
                     assert kept.task is not None
                     self._host.report(kept.name[0], kept.task.task, error)
-                    await asyncio.sleep(wait)
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._closed.wait(), wait)
                     wait = min(2 * wait, _COMMIT_WAIT_SECS_MAX)
                     continue
                 wait = _COMMIT_WAIT_SECS
@@ -475,9 +480,41 @@ class EpochDriver:
         finally:
             kept.committing = None
 
-    async def close(self) -> None:
-        """Write no more: what is not confirmed is in the last epoch."""
+    async def stop_commits(self, wait_secs: float) -> bool:
+        """Begin no more commits, and wait for those that are running, which cannot be stopped, at
+        most so long. Returns whether they have ended. What is not confirmed is in the last
+        epoch. Idempotent."""
+        self._closed.set()
         running = [kept.committing for kept in self._kept.values() if kept.committing is not None]
-        for one in running:
-            one.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        if not running:
+            return True
+        _, left = await asyncio.wait(running, timeout=wait_secs)
+        return not left
+
+
+async def _on_own_thread(call: Callable[[], None], name: str) -> None:
+    """Call it on a thread that holds up neither the end of the loop nor that of the process, as one
+    of a pool would if the call does not return."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def finish(error: BaseException | None) -> None:
+        if done.cancelled():
+            return
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    def run() -> None:
+        error: BaseException | None = None
+        try:
+            call()
+        except BaseException as raised:
+            # A future cannot hold a StopIteration.
+            error = RuntimeError(repr(raised)) if isinstance(raised, StopIteration) else raised
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(finish, error)
+
+    threading.Thread(target=run, name=f"commit of {name}", daemon=True).start()
+    await done

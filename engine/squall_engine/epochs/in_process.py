@@ -22,7 +22,7 @@ import fcntl
 import os
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -48,7 +48,7 @@ from squall_engine.epochs.coordinator import Attempt, Coordinator
 from squall_engine.epochs.coordinator_table import State
 from squall_engine.epochs.driver import EpochDriver
 from squall_engine.epochs.member import Member
-from squall_engine.epochs.messages import Name, Record, Restore, Shape, new_history
+from squall_engine.epochs.messages import Name, Record, Restore, Shape, TaskName, new_history
 from squall_engine.epochs.parts import EpochSettings, PartStore, Snapshot, assemble
 
 log = get_logger(__name__)
@@ -57,7 +57,9 @@ _T = TypeVar("_T")
 
 _WORKER: Final = 0
 _INCARNATION: Final = 1
-# An epoch that takes longer than this, and than so many intervals, is given up.
+# An epoch whose snapshots take longer than this, and than so many intervals, is given up. Writing
+# them may take as long as it does: nothing waits for that, and the next epoch would have to write
+# as much.
 _LIMIT_SECS = 30.0
 _LIMIT_INTERVALS = 10
 _RETRY_SECS = 0.2  # after a failure of the store; then it doubles
@@ -175,6 +177,8 @@ class InProcessEpochs:
         self._timers: list[asyncio.TimerHandle] = []
         self._ended = False
         self._begun_at = 0.0
+        self._commits_ended = True  # as far as is known
+        self._slow_epoch = 0  # the last one that was reported to be written slowly
         self._counts = EpochCounts(0)
         self._completed_at: float | None = None
 
@@ -247,6 +251,15 @@ class InProcessEpochs:
             await asyncio.sleep(_POLL_SECS)
         return False
 
+    async def stop_commits(self) -> None:
+        """Begin no more commits of sinks, and wait for those that are running: before the sinks are
+        closed. The next start commits what is left."""
+        if self._driver is None or not self._commits_ended:
+            return
+        self._commits_ended = await self._driver.stop_commits(_CLOSE_SECS)
+        if not self._commits_ended:
+            log.warning("sink_does_not_answer", topology=self._topology, waited_secs=_CLOSE_SECS)
+
     def abandon(self) -> None:
         """The engine has died: take no more checkpoints."""
         self._ended = True
@@ -256,8 +269,7 @@ class InProcessEpochs:
     async def close(self) -> None:
         """Wait for what is being written, and let go of the folder. Idempotent."""
         self.abandon()
-        if self._driver is not None:
-            await self._driver.close()
+        await self.stop_commits()
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
@@ -269,7 +281,8 @@ class InProcessEpochs:
         except TimeoutError:
             log.warning("store_does_not_answer", topology=self._topology, keeps=self._folder)
             return  # the lock ends with this process
-        if self._lock is not None:
+        # Nor a commit after the commits of another process; the lock ends with this one.
+        if self._lock is not None and self._commits_ended:
             os.close(self._lock)
             self._lock = None
 
@@ -294,8 +307,20 @@ class InProcessEpochs:
         assert coordinator is not None
         if coordinator.attempt is None:
             self._begin_epoch()
-        elif time.monotonic() - self._begun_at > self._limit:
-            self._give_up()
+        elif (secs := time.monotonic() - self._begun_at) > self._limit:
+            assert self._driver is not None
+            missing = self._driver.not_taken()
+            if missing:
+                self._give_up(missing)
+            elif self._slow_epoch != coordinator.attempt.epoch:
+                self._slow_epoch = coordinator.attempt.epoch
+                self._report(
+                    StateStoreError(
+                        f"checkpoint {self._slow_epoch} is still being written after {secs:.0f} s",
+                        hint="until it is written there is no newer one; is the disk of "
+                        "topology.state.url slow, or the state large for it?",
+                    )
+                )
 
     def _begin_epoch(self) -> None:
         assert self._coordinator is not None
@@ -303,11 +328,8 @@ class InProcessEpochs:
             self._begun_at = time.monotonic()
             self._happened(asks.EpochDue())
 
-    def _give_up(self) -> None:
-        assert self._coordinator is not None
-        assert self._driver is not None
-        missing = self._driver.not_taken()
-        shown = ", ".join(f"{name} ({index})" for name, index in missing[:5]) or "the store"
+    def _give_up(self, missing: Sequence[TaskName]) -> None:
+        shown = ", ".join(f"{name} ({index})" for name, index in missing[:5])
         log.warning("epoch_given_up", topology=self._topology, waits_for=shown)
         self._counts = replace(self._counts, given_up=self._counts.given_up + 1)
         self._happened(asks.TimeIsUp())

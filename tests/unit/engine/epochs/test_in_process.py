@@ -32,6 +32,7 @@ from squall.testing import ReplayableSpout
 from squall.windows import tumbling
 from squall_common.state.checkpoint_store import CheckpointStore
 from squall_common.state.errors import StateDamagedError
+from squall_engine.epochs import in_process
 from squall_engine.epochs.driver import EpochDriver
 from squall_engine.epochs.in_process import InProcessEpochs, RecordFile
 
@@ -451,3 +452,79 @@ def test_a_record_from_before_histories_had_names_keeps_the_writers(tmp_path: Pa
     run(tmp_path)
     assert {writer for writer in applied if "@" not in writer} <= {"words/write/0", "words/write/1"}
     assert "words/write/0" in applied
+
+
+def test_a_base_that_takes_long_to_write_is_written_and_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = CheckpointStore.put
+
+    def slowly(store: CheckpointStore, name: str, data: Any) -> None:
+        if "/segments/" in name:
+            time.sleep(0.3)  # longer than the limit
+        put(store, name, data)
+
+    monkeypatch.setattr(CheckpointStore, "put", slowly)
+    monkeypatch.setattr(in_process, "_LIMIT_SECS", 0.0)
+    monkeypatch.setattr(in_process, "_LIMIT_INTERVALS", 4)
+    with LocalCluster() as cluster:
+        cluster.submit_topology("words", conf(tmp_path), topology(rows=200))
+        cluster.wait_until(lambda: len(written) >= counts_of(200).total(), 60.0)
+        counts = cluster.checkpoints("words")
+        assert counts is not None
+        assert counts.given_up == 0
+        errors = [str(error.error) for error in cluster.errors("words")]
+        assert any("is still being written" in error for error in errors)
+    assert Counter(written) == counts_of(200)
+
+
+class Hanging(Write):
+    def commit(self, batches: Sequence[RowBatch]) -> None:
+        began.set()
+        assert released.wait(60.0)
+        super().commit(batches)
+        ended.append(time.monotonic())
+
+    def cleanup(self) -> None:
+        cleaned.append(time.monotonic())
+
+
+began, released = threading.Event(), threading.Event()
+ended: list[float] = []
+cleaned: list[float] = []
+
+
+def hanging(rows: int) -> Any:
+    began.clear()
+    released.clear()
+    ended.clear()
+    cleaned.clear()
+    builder = TopologyBuilder()
+    builder.spout("words", Words(ROWS[:rows]))
+    builder.bolt("count", Count()).fields("words", "word")
+    builder.bolt("write", Hanging()).shuffle("count")
+    return builder.build()
+
+
+def test_a_sink_is_closed_after_its_commit(tmp_path: Path) -> None:
+    with LocalCluster() as cluster:
+        cluster.submit_topology("words", conf(tmp_path), hanging(100))
+        assert began.wait(60.0)
+        threading.Timer(0.5, released.set).start()
+        cluster.kill_topology("words", 0.1)
+    assert ended
+    assert cleaned[0] > ended[-1]
+
+
+def test_a_sink_that_hangs_keeps_the_folder_and_not_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(in_process, "_CLOSE_SECS", 0.2)
+    with LocalCluster() as cluster:
+        cluster.submit_topology("words", conf(tmp_path), hanging(100))
+        assert began.wait(60.0)
+        cluster.kill_topology("words", 0.1)
+        assert not ended
+        with pytest.raises(SquallError, match="is running with its checkpoints in"):
+            cluster.submit_topology("words", conf(tmp_path), topology(rows=100))
+    released.set()
