@@ -6,7 +6,7 @@ Types that only the topology knows are shown, not made: see `Shown`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -86,6 +86,7 @@ class StoredTaskState:
     component: str
     task: int  # its index
     folder: str
+    store: CheckpointStore = field(repr=False, compare=False)
     segments: tuple[Segment, ...] = ()  # the oldest first; empty if they are damaged
     damage: str | None = None
 
@@ -96,12 +97,20 @@ class StoredTaskState:
 
     def entries(self) -> Iterator[tuple[Any, Any]]:
         """Keys and values. Raises StateDamagedError."""
-        if not self.segments:
+        segments = self.segments
+        if not segments:
             return iter(())
-        groups = self.segments[-1].footer.max_parallelism
-        state = KeyedState(groups, PlainCodec())
-        state.restore([self.segments], range(groups), bound=True)
-        return state.items()
+        while True:
+            groups = segments[-1].footer.max_parallelism
+            state = KeyedState(groups, PlainCodec())
+            try:
+                state.restore([segments], range(groups), bound=True)
+                return state.items()
+            except FileNotFoundError:
+                # The task has written everything anew since, and deleted what that replaces.
+                segments, damage = _read(self.store, self.folder)
+                if damage is not None:
+                    raise StateDamagedError(damage) from None
 
 
 def stored_states(
@@ -122,15 +131,29 @@ def stored_states(
 def _stored(
     store: CheckpointStore, topology: str, component: str, index: str, folder: str
 ) -> Iterator[StoredTaskState]:
+    segments, damage = _read(store, folder)
+    if segments or damage is not None:
+        yield StoredTaskState(
+            decode_znode(topology),
+            decode_znode(component),
+            int(index),
+            folder,
+            store,
+            segments,
+            damage,
+        )
+
+
+def _read(store: CheckpointStore, folder: str) -> tuple[tuple[Segment, ...], str | None]:
+    """The segments of a task, and what is damaged of them. A task that runs may delete segments
+    that it has replaced while they are read: then there are newer ones."""
     names = segment_names(store.names(folder))
-    if not names:
-        return
-    segments: tuple[Segment, ...] = ()
-    damage = None
-    try:
-        segments = tuple(read_chain(store, folder, names))
-    except StateDamagedError as error:
-        damage = error.message
-    yield StoredTaskState(
-        decode_znode(topology), decode_znode(component), int(index), folder, segments, damage
-    )
+    while names:
+        try:
+            return tuple(read_chain(store, folder, names)), None
+        except StateDamagedError as error:
+            newer = segment_names(store.names(folder))
+            if newer == names:
+                return (), error.message
+            names = newer
+    return (), None

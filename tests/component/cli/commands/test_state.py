@@ -141,3 +141,34 @@ def test_a_damaged_file_is_named_and_the_others_are_shown(command: Any, url: Pat
     assert newest.name in err
     assert "is damaged" in err
     assert [line.split()[2:4] for line in out.splitlines()[1:]] == [["0", "damaged"], ["1", "2"]]
+
+
+@pytest.mark.parametrize("what", ["footers", "entries"])
+def test_a_task_that_writes_a_base_meanwhile_is_read_again(
+    command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """It deletes the segments that were just listed, or opened."""
+    folder = tmp_path / "store"
+    stored(folder, "visits", "count", {"ann": 3, "bob": 4})
+    get_part = CheckpointStore.get_part
+    reads = 0
+
+    def interrupted(store: CheckpointStore, name: str, start: int, length: int) -> bytes:
+        nonlocal reads
+        reads += 1
+        if reads == (1 if what == "footers" else 3):
+            place = TaskPlace("visits", "count", 0, 2, 128)
+            with monkeypatch.context() as patched:
+                patched.setattr(CheckpointStore, "get_part", get_part)
+                task, state = SegmentStore(store, place), KeyedState(128, ValueCodec())
+                task.open(state)
+                state.current = "cid"
+                state.put("cid", 5)
+                task.write(state.snapshot(task.epoch + 1, base=True), ValueCodec())
+        return get_part(store, name, start, length)
+
+    monkeypatch.setattr(CheckpointStore, "get_part", interrupted)
+    status, out, err = command("state", "inspect", str(folder), "--keys", "--json")
+    assert (status, err) == (0, "")
+    assert {row["key"]: row["value"] for row in json.loads(out)} == {"ann": 3, "bob": 4, "cid": 5}
+    assert reads >= 3
