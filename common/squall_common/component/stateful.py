@@ -11,7 +11,8 @@
 Each task has its own state, so group the input by the fields of the key. On a cluster the state is
 in memory and is lost with its worker. On a stream on Spark it is kept across micro-batches and
 restarts. Keys and values can have any type that can be emitted. A value that is changed in place
-after `get` or `put` is changed in the state, too, on a cluster and on Spark.
+after `get` or `put` is changed in the state, too, on a cluster and on Spark, as long as the change
+is made before `execute` returns; `get` it again for each tuple.
 """
 
 from __future__ import annotations

@@ -8,18 +8,49 @@ from contextvars import ContextVar
 from operator import itemgetter
 from typing import Any
 
-from squall_common.state.keyed import NO_KEY, KeyedState
+from squall_common.state.keyed import IMMUTABLE, NO_KEY, KeyedState
 from squall_common.topology.model import Component, GlobalStreamId, GroupingKind, Topology
 from squall_engine.core import Tuple
 
 KeyOf = Callable[[Tuple], Any]
 
 _CURRENT: ContextVar[Any] = ContextVar("squall_current_key", default=NO_KEY)
+# What the call got, or put, that it may change in place.
+_GOT: ContextVar[dict[Any, Any] | None] = ContextVar("squall_got", default=None)
+_GONE: Any = object()
 _KEYED = (GroupingKind.FIELDS, GroupingKind.GLOBAL)
 
 
 class AsyncKeyedState(KeyedState):
-    """The state of a bolt with coroutines: each of them has its own current key."""
+    """The state of a bolt with coroutines: each of them has its own current key.
+
+    A call may change a value that it got before an `await` in place, and a snapshot may have been
+    taken meanwhile. So what a call got counts as changed once more when the call ends, before its
+    tuple is held for the next flush.
+    """
+
+    def begin_call(self, key: Any) -> None:
+        """A coroutine begins to execute a tuple of this key."""
+        _CURRENT.set(key)
+        _GOT.set({})
+
+    def end_call(self) -> None:
+        """It has ended."""
+        for key, value in (_GOT.get() or {}).items():
+            if self.peek(key, _GONE) is value:
+                self._hand_out(key, value)
+
+    def _hand_out(self, key: Any, value: Any) -> None:
+        super()._hand_out(key, value)
+        got = _GOT.get()
+        if got is not None:
+            got[key] = value
+
+    def put(self, key: Any, value: Any) -> None:
+        super().put(key, value)
+        got = _GOT.get()
+        if got is not None and type(value) not in IMMUTABLE:
+            got[key] = value
 
     @property
     def current(self) -> Any:

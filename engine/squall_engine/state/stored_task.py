@@ -24,7 +24,7 @@ from squall_common.state.task_state import RowCodec
 from squall_common.state.task_store import TaskStore
 from squall_engine.core import Tuple
 from squall_engine.core.invocation import InvocationMode
-from squall_engine.state.keys import KeyOf
+from squall_engine.state.keys import AsyncKeyedState, KeyOf
 from squall_engine.tasks.bolt import BoltTask
 
 log = get_logger(__name__)
@@ -129,10 +129,14 @@ class StoredTask:
         self, execute: Callable[[Tuple], Awaitable[Any]], auto_ack: bool
     ) -> Callable[[Tuple], Awaitable[None]]:
         state, key_of, hold = self.state, self._key_of, self.hold
+        assert isinstance(state, AsyncKeyedState)
 
         async def followed(tup: Tuple) -> None:
-            state.current = key_of(tup)  # of this coroutine's context
-            await execute(tup)
+            state.begin_call(key_of(tup))  # in this coroutine's context
+            try:
+                await execute(tup)
+            finally:
+                state.end_call()
             if auto_ack and not tup.settled:
                 hold(tup)
 
@@ -152,9 +156,16 @@ class StoredTask:
     def _around_async_batch(
         self, execute: Callable[[list[Tuple]], Awaitable[Any]], auto_ack: bool
     ) -> Callable[[list[Tuple]], Awaitable[None]]:
+        state = self.state
+        assert isinstance(state, AsyncKeyedState)
+
         async def followed(tuples: list[Tuple]) -> None:
             given = tuples[:]
-            await execute(tuples)
+            state.begin_call(NO_KEY)
+            try:
+                await execute(tuples)
+            finally:
+                state.end_call()
             if auto_ack:
                 self._hold_all(given)
 

@@ -397,3 +397,37 @@ async def test_state_in_memory_costs_no_flush_and_acks_at_once() -> None:
         await engine.run_until(lambda: spout.acked == [0])
     assert time.monotonic() - start < 10
     await engine.stop(drain_secs=1)
+
+
+class AppendAfterSnapshot(StatefulBolt):
+    folder: Path  # of the store
+
+    async def execute(self, tup: Any) -> None:
+        words = self.state.get("all")
+        if words is None:
+            words = []
+            self.state.put("all", words)
+        before = self.segments()
+        # A snapshot with the value as it was is written.
+        while self.segments() == before:  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+        words.append(tup["word"])
+
+    def segments(self) -> set[Path]:
+        return set(self.folder.glob("**/*.segment"))
+
+
+async def test_a_change_in_place_after_an_await_is_stored_before_the_ack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AppendAfterSnapshot, "folder", tmp_path, raising=False)
+    conf = {"topology.state.provider": "store", "topology.state.url": str(tmp_path), **FAST}
+    engine, _ = engine_of(["a"], AppendAfterSnapshot(), conf, tasks=1)
+    await engine.start()
+    engine.set_active(True)
+    spout = spout_of(engine)
+    async with asyncio.timeout(30):
+        await engine.run_until(lambda: spout.acked == [0])
+    engine.die(RuntimeError("killed"))  # no flush, no cleanup
+    stored: Any = stored_counts(str(tmp_path), tasks=1)
+    assert stored == {"all": ["a"]}
