@@ -17,6 +17,7 @@ the package. The parent passes everything else in environment variables:
     SQUALL_ENVIRONMENT        the package's dependencies, installed (optional;
                               squall_common.packaging.dependencies)
     SQUALL_WHEELS             the same as wheels for the cluster, JSON (optional)
+    SQUALL_CREDENTIALS        a properties file with credentials of its topologies (optional)
 
 The exit status is 1 after an error, and in local mode if a message failed, otherwise that of the
 entry point. An expected error prints one message; an exception in the user's code prints its
@@ -74,6 +75,7 @@ LOCAL_WORKERS_VARIABLE = "SQUALL_LOCAL_WORKERS"
 WAIT_VARIABLE = "SQUALL_WAIT"
 ENVIRONMENT_VARIABLE = "SQUALL_ENVIRONMENT"
 WHEELS_VARIABLE = "SQUALL_WHEELS"
+CREDENTIALS_VARIABLE = "SQUALL_CREDENTIALS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,8 +327,17 @@ def _session(folder: Path, env: Mapping[str, str], other: str) -> Session:
         overrides=json.loads(env.get(OVERRIDES_VARIABLE) or "{}"),
         environment=Path(environment) if environment else None,
         local_workers=int(workers) if workers else None,
+        credentials=_credentials(env.get(CREDENTIALS_VARIABLE)),
         wheels=tuple(Path(path) for path in json.loads(env.get(WHEELS_VARIABLE) or "[]")),
     )
+
+
+def _credentials(path: str | None) -> Mapping[str, str]:
+    if not path:
+        return {}
+    from squall_common.config.properties import read_properties
+
+    return read_properties(Path(path))
 
 
 def _call(code: Callable[[], None]) -> int:

@@ -33,6 +33,7 @@ from squall_common.config.load import check_json, read_conf, validate_conf, warn
 from squall_common.config.scopes import check_program_conf, topology_part
 from squall_common.errors import InvalidTopologyError, NimbusError, SquallError
 from squall_common.names import topology_name_error
+from squall_common.security.credentials import check_credentials
 from squall_common.topology.model import Topology
 from squall_common.topology.system import validate_topology
 
@@ -57,6 +58,7 @@ class Session:
     local_workers: int | None = None  # processes for each topology; None: in this process
     environment: Path | None = None  # the package's dependencies, installed
     wheels: tuple[Path, ...] = ()  # the same, for the cluster
+    credentials: Mapping[str, str] = field(default_factory=dict, repr=False)  # --credentials
     location: str | None = None  # Nimbus' handle for the package, once uploaded
     checked: set[Recorded] = field(default_factory=set)  # objects that are known to import
     # Runs a topology somewhere other than on a Squall cluster: (name, its conf, the topology). Not
@@ -79,12 +81,15 @@ def submit_topology(
     topology: Topology,
     *,
     initial_status: Literal["ACTIVE", "INACTIVE"] = "ACTIVE",
+    credentials: Mapping[str, str] | None = None,
 ) -> None:
     """Run a topology: on the cluster under `storm jar`, on this machine under `storm local`.
 
     `conf` holds options by their names (`{"topology.workers": 4}`), and keys of your own, which
     components find in the `conf` of `open` and `prepare`; `-c` on the command line overrides it.
-    With `initial_status="INACTIVE"` the spouts wait for `storm activate`. Returns once the topology
+    With `initial_status="INACTIVE"` the spouts wait for `storm activate`. `credentials` are secrets
+    that components find in `context.credentials`; those of `storm jar --credentials FILE` override
+    them by name, and `storm upload-credentials` replaces them later. Returns once the topology
     is accepted; its workers start after that.
 
         if __name__ == "__main__":
@@ -106,6 +111,8 @@ def submit_topology(
             "storm local FOLDER MODULE, to run it on this machine",
         )
     merged = _check(name, conf, topology, session, initial_status)
+    secrets = {**(credentials or {}), **session.credentials}
+    check_credentials(secrets)
     recorded = [r for r in recorded_in(topology) if r not in session.checked]
     check = ImportCheck(session.code, recorded, session.environment) if recorded else None
     if check is not None:
@@ -118,9 +125,9 @@ def submit_topology(
         elif session.mode == "local":
             if check is not None:
                 check.wait_result()
-            _run_locally(session, name, merged, topology, initial_status)
+            _run_locally(session, name, merged, topology, initial_status, secrets)
         else:
-            _submit_to_cluster(session, name, merged, topology, initial_status, check)
+            _submit_to_cluster(session, name, merged, topology, initial_status, secrets, check)
     finally:
         if check is not None:
             check.cancel()
@@ -175,6 +182,7 @@ def _submit_to_cluster(
     conf: Mapping[str, Any],
     topology: Topology,
     initial_status: str,
+    credentials: Mapping[str, str],
     check: ImportCheck | None,
 ) -> None:
     # Imported here: `storm local` needs no Thrift, and here it loads while the check runs.
@@ -198,6 +206,8 @@ def _submit_to_cluster(
             session.location = await upload_package(nimbus, session.archive, client)
         status = storm.TopologyInitialStatus[initial_status]
         options = storm.SubmitOptions(initial_status=status)
+        if credentials:
+            options.creds = storm.Credentials(creds=dict(credentials))
         print(f"submitting topology {name!r} ...", file=sys.stderr, flush=True)
         await nimbus.call(
             "submitTopologyWithOpts", name, session.location, json.dumps(conf), struct, options
@@ -240,10 +250,13 @@ def _run_locally(
     conf: Mapping[str, Any],
     topology: Topology,
     initial_status: str,
+    credentials: Mapping[str, str],
 ) -> None:
     if session.local_cluster is None:
         session.local_cluster = _local_cluster(session)
-    session.local_cluster.submit_topology(name, conf, topology, initial_status=initial_status)
+    session.local_cluster.submit_topology(
+        name, conf, topology, initial_status=initial_status, credentials=credentials
+    )
 
 
 def _local_cluster(session: Session) -> LocalCluster | LocalWorkers:

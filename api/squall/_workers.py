@@ -29,6 +29,7 @@ from squall_common.config.options.typed import TopologyOptions, WorkerOptions
 from squall_common.daemon.ports import LOOPBACK, free_ports
 from squall_common.errors import SquallError
 from squall_common.names import make_topology_id
+from squall_common.security.credentials import TopologyCredentials, check_credentials
 from squall_common.security.curve import CurveKey
 from squall_common.topology.encryption import has_key
 from squall_common.topology.model import Executor, Topology, WorkerSlot
@@ -97,6 +98,7 @@ class LocalWorkers:
         topology: Topology,
         *,
         initial_status: str = "ACTIVE",
+        credentials: Mapping[str, str] | None = None,
     ) -> str:
         """Check and start a topology; returns its id once the tasks of every worker run. Raises
         SquallError if the name is in use, the topology or conf is invalid, or a worker does not
@@ -116,6 +118,7 @@ class LocalWorkers:
                 "checkpoints yet",
                 hint="run it without --workers, or unset the option",
             )
+        check_credentials(credentials or {})
         validate_topology(topology, options)
         self._submitted += 1
         running = _Running(
@@ -129,7 +132,14 @@ class LocalWorkers:
         )
         self._running[name] = running
         try:
-            running.start(topology, stored, self._workers, self._code_dir, self._environment)
+            running.start(
+                topology,
+                stored,
+                self._workers,
+                self._code_dir,
+                self._environment,
+                credentials or {},
+            )
         except BaseException:
             self._running.pop(name).stop()
             raise
@@ -184,6 +194,7 @@ class _Running:
         workers: int,
         code_dir: Path,
         environment: Path | None,
+        credentials: Mapping[str, str],
     ) -> None:
         executors = prepare(topology, conf).executors
         if len(executors) < workers:
@@ -220,6 +231,10 @@ class _Running:
             if key is not None:
                 spec.key_file.touch(mode=0o600)
                 spec.key_file.write_bytes(key)
+            if credentials:
+                spec.credentials_file.touch(mode=0o600)
+                given = TopologyCredentials(self.topology_id, 1, credentials)
+                spec.credentials_file.write_bytes(given.to_bytes())
             self._workers.append(_Worker(spec, self.errors))
         self._wait_running()
 

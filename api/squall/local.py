@@ -31,6 +31,7 @@ from squall_common.daemon.clock import SystemClock
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
 from squall_common.names import is_system_id, make_topology_id, topology_name_error
+from squall_common.security.credentials import check_credentials
 from squall_common.topology.model import Executor, Topology, WorkerSlot
 from squall_common.topology.prepared import PreparedTopology, prepare
 from squall_common.topology.system import validate_topology
@@ -101,9 +102,11 @@ class LocalTopologies:
         topology: Topology,
         *,
         initial_status: str = "ACTIVE",
+        credentials: Mapping[str, str] | None = None,
     ) -> str:
-        """Check, compile and start a topology. Returns its id. Raises SquallError if the name is in
-        use, the topology or conf is invalid, or a component does not start."""
+        """Check, compile and start a topology. Its components find `credentials` in
+        `context.credentials`. Returns its id. Raises SquallError if the name is in use, the
+        topology or conf is invalid, or a component does not start."""
         from squall_engine.embed import EmbeddedEngine, EngineCallbacks, EngineSettings
 
         if error := topology_name_error(name):
@@ -112,6 +115,7 @@ class LocalTopologies:
             raise SquallError(f"topology {name!r} is already running", hint="kill it first")
         if initial_status not in ("ACTIVE", "INACTIVE"):
             raise SquallError(f"initial status {initial_status!r}; expected ACTIVE or INACTIVE")
+        check_credentials(credentials or {})
         stored = normalize_topology_conf(
             {**conf, "topology.workers": 1},
             self._conf,
@@ -136,6 +140,7 @@ class LocalTopologies:
             executors=prepared.executors,
             daemon_conf=self._conf,
             code_dir=self._code_dir,
+            credentials=credentials or {},
         )
         callbacks = EngineCallbacks(
             on_reported=report, on_fatal=lambda error: self._died(name, error)
@@ -175,6 +180,12 @@ class LocalTopologies:
             epochs.begin(engine)
         log.info("topology_started", topology_id=topology_id, tasks=len(prepared.task_to_component))
         return topology_id
+
+    def upload_credentials(self, name: str, credentials: Mapping[str, str]) -> None:
+        """Replace a topology's credentials: `credentials_updated` of its components is called.
+        Raises SquallError for credentials that a cluster would not keep."""
+        check_credentials(credentials)
+        self._find(name).engine.set_credentials(credentials)
 
     async def kill_topology(self, name: str, wait_secs: float | None = None) -> None:
         """Stop the spouts, wait at most `wait_secs` (None: the message timeout) for tuples in
@@ -357,12 +368,19 @@ class LocalCluster:
         topology: Topology,
         *,
         initial_status: str = "ACTIVE",
+        credentials: Mapping[str, str] | None = None,
     ) -> str:
         """Check, compile and start a topology. Returns its id. Raises SquallError; see
         `LocalTopologies.submit_topology`."""
         return self._run(
-            self._topologies.submit_topology(name, conf, topology, initial_status=initial_status)
+            self._topologies.submit_topology(
+                name, conf, topology, initial_status=initial_status, credentials=credentials
+            )
         )
+
+    def upload_credentials(self, name: str, credentials: Mapping[str, str]) -> None:
+        """Replace a topology's credentials; see `LocalTopologies.upload_credentials`."""
+        self._call(lambda: self._topologies.upload_credentials(name, credentials))
 
     def kill_topology(self, name: str, wait_secs: float | None = None) -> None:
         """Stop the spouts, wait at most `wait_secs` (None: the message timeout) for tuples in

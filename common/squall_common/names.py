@@ -124,6 +124,11 @@ def curve_blob_key(topology_id: str) -> str:
     return f"{topology_id}-curve.key"
 
 
+def credentials_blob_key(topology_id: str) -> str:
+    """Blob key of a topology's credentials (`squall_common.security.credentials`)."""
+    return f"{topology_id}-credentials"
+
+
 _DEPENDENCY_KEY = re.compile(r"dep-([0-9a-f]{64})-([A-Za-z0-9._+!-]{1,200}\.whl)")
 
 
@@ -139,7 +144,7 @@ def parse_dependency_key(key: str) -> tuple[str, str] | None:
 
 
 _BLOB_OF_TOPOLOGY = re.compile(
-    r"(?P<id>.+-\d+-\d+)-(stormjar\.jar|stormcode\.ser|stormconf\.ser|curve\.key)"
+    r"(?P<id>.+-\d+-\d+)-(stormjar\.jar|stormcode\.ser|stormconf\.ser|curve\.key|credentials)"
 )
 
 
@@ -154,7 +159,11 @@ def is_system_blob(key: str) -> bool:
     return topology_of_blob(key) is not None or parse_dependency_key(key) is not None
 
 
-def is_key_blob(key: str) -> bool:
-    """Whether a blob is a topology's pair of keys, which only `keys` gives away."""
+def is_secret_blob(key: str) -> bool:
+    """Whether a blob is a topology's pair of keys or its credentials, which Nimbus gives away
+    sealed for one daemon, and in no other way."""
     topology_id = topology_of_blob(key)
-    return topology_id is not None and key == curve_blob_key(topology_id)
+    return topology_id is not None and key in (
+        curve_blob_key(topology_id),
+        credentials_blob_key(topology_id),
+    )

@@ -22,9 +22,12 @@ import inspect
 import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from squall_common.component.context import CurrentCredentials
 from squall_common.component.metrics.instruments import Gauge, Instrument
 from squall_common.component.metrics.registered import AssignableMetric
 from squall_common.config.options.typed import TopologyOptions
@@ -230,6 +233,15 @@ class EmbeddedEngine(Engine):
     def _spout_tasks(self) -> list[SpoutTask]:
         return [one.task for one in self.built if isinstance(one.task, SpoutTask)]
 
+    def set_credentials(self, values: Mapping[str, str]) -> None:
+        """Give the topology's components other credentials."""
+        current = self.worker_context.credentials
+        current.values = MappingProxyType(dict(values))
+        for one in self.built:
+            update = getattr(one.task.user, "credentials_updated", None)
+            if update is not None:
+                one.context.call_later(0.0, partial(_update_credentials, update, current))
+
     async def call(self, user: Any, method: str) -> None:
         """Call a method of a user's object where its other methods are called: on its own thread if
         it has one. Awaits a coroutine. Raises what the method raises."""
@@ -432,6 +444,16 @@ class EmbeddedEngine(Engine):
         )
         reporters.start()
         return reporters
+
+
+def _update_credentials(
+    update: Callable[[Mapping[str, str]], object], current: CurrentCredentials
+) -> None:
+    """The newest ones, if there were others while the call waited."""
+    result = update(current.values)
+    if inspect.iscoroutine(result):
+        result.close()
+        raise SquallError("credentials_updated() may not be async def")
 
 
 class _Calm:

@@ -30,7 +30,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from squall_common.cluster.values import ExecutorStats
-from squall_common.component.context import WorkerContext, WorkerTopologyContext
+from squall_common.component.context import (
+    CurrentCredentials,
+    WorkerContext,
+    WorkerTopologyContext,
+)
 from squall_common.component.shared_threads import SharedThreads
 from squall_common.component.state import KeyValueState
 from squall_common.daemon.clock import Clock, SystemClock
@@ -190,6 +194,7 @@ class Engine:
             shared_threads=SharedThreads(options.topology_worker_shared_thread_pool_size),
             make_counter=core.Counter,
             open_state=callbacks.open_state or self._open_state,
+            credentials=CurrentCredentials(settings.credentials),
         )
         self._worker_hooks = WorkerHooks(topology.worker_hooks, callbacks.make_hook)
         codec = make_codec()

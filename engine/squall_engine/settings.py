@@ -37,6 +37,7 @@ class EngineSettings:
     log_dir: Path | None = None  # for dead letters that no bolt consumes; None: only the log
     worker: str = ""  # host:port, named in reasons of failures; "": the slot
     epochs: EpochSettings | None = None  # with topology.checkpoint.interval.secs
+    credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
     tracer_provider: TracerProvider | None = None  # OpenTelemetry's; None: no tuple is traced
 
     @cached_property

@@ -37,6 +37,7 @@ from squall_nimbus.scheduler.watched import WatchedTopologies
 from squall_nimbus.scheduler.worker_beats import WorkerBeats
 from squall_nimbus.store.topology_store import TopologyStore
 from squall_nimbus.topologies.cleanup import Cleanup
+from squall_nimbus.topologies.credentials import CredentialsKeeper, load_plugins
 from squall_nimbus.topologies.finished import FinishedTopologies
 from squall_nimbus.topologies.lifecycle_shell import LifecycleShell
 from squall_nimbus.topologies.submit import Submitter
@@ -64,7 +65,7 @@ def build_nimbus(
     which topologies get below their own and clients may ask for, and `options` what Nimbus reads of
     it; `address` is the host and port under which others reach it; `peers` are the other Nimbus
     nodes, reached over Thrift unless a test says otherwise; `trusted` is the root of trust of a
-    secured cluster."""
+    secured cluster. Raises ConfigError for a plug-in that cannot be made."""
     host, port = address
     clock = clock or SystemClock()
     # Others, and topologies, get the address that this Nimbus really has.
@@ -168,6 +169,19 @@ def build_nimbus(
         tasks=tasks,
         record_event=history.record_event,
     )
+    populators = "nimbus.autocredential.plugins.classes"
+    renewers = "nimbus.credential.renewers.classes"
+    credentials = CredentialsKeeper(
+        state,
+        blobs,
+        replication,
+        topology_store,
+        clock=clock,
+        populating=load_plugins(
+            populators, options.nimbus_autocredential_plugins_classes, "populate_credentials"
+        ),
+        renewing=load_plugins(renewers, options.nimbus_credential_renewers_classes, "renew"),
+    )
     submitter = Submitter(
         state,
         topology_store,
@@ -175,6 +189,7 @@ def build_nimbus(
         replication,
         inbox,
         lifecycle,
+        credentials,
         options=options,
         conf=conf,
         clock=clock,
@@ -228,7 +243,10 @@ def build_nimbus(
             copies=replication.holders,
             clock=clock,
         ),
-        user_changes=UserChanges(state, lifecycle, clock=clock, fence=leader_elector.require),
+        credentials=credentials,
+        user_changes=UserChanges(
+            state, lifecycle, credentials, clock=clock, fence=leader_elector.require
+        ),
     )
 
 

@@ -32,6 +32,7 @@ from squall_nimbus.scheduler.monitor import AWAKE_SECS, Monitor
 from squall_nimbus.scheduler.watched import WatchedTopologies
 from squall_nimbus.store.topology_store import TopologyStore
 from squall_nimbus.topologies.cleanup import Cleanup
+from squall_nimbus.topologies.credentials import CredentialsKeeper
 from squall_nimbus.topologies.finished import FinishedTopologies
 from squall_nimbus.topologies.lifecycle_shell import LifecycleShell
 from squall_nimbus.topologies.submit import Submitter
@@ -90,6 +91,7 @@ class Nimbus:
     cleanup: Cleanup
     leader_elector: LeaderElector
     reader: ClusterReader
+    credentials: CredentialsKeeper
     user_changes: UserChanges
     objects: Objects
     access: Access
@@ -128,6 +130,8 @@ class Nimbus:
         inbox_freq = self.options.nimbus_cleanup_inbox_freq_secs
         self.tasks.every("inbox_cleanup", inbox_freq, self._expire_inbox)
         self.tasks.every("history_expiry", EXPIRE_EVERY_SECS, self.history.expire)
+        renew_secs = self.options.nimbus_credential_renewers_freq_secs
+        self.tasks.every("credentials", renew_secs, self._renew_credentials)
 
     async def close(self) -> None:
         """Step down and stop all tasks. The caller closes the state."""
@@ -167,7 +171,9 @@ class Nimbus:
                 await self._announce()
                 await self._settle_blobs()
                 await self.lifecycle.take_over()
-                for topology_id in await self.state.topology_ids():
+                topology_ids = await self.state.topology_ids()
+                await self.credentials.adopt(topology_ids, self.lifecycle.locks, leadership)
+                for topology_id in topology_ids:
                     self.history.record_event(
                         topology_id, "leader gained", f"{self.host}:{self.port}"
                     )
@@ -275,6 +281,14 @@ class Nimbus:
     async def _note_awake(self) -> None:
         if self.monitor.awake(asyncio.get_running_loop().time(), self.clock.monotonic()):
             log.warning("nimbus_was_stopped", what_now="all timeouts of workers begin anew")
+
+    async def _renew_credentials(self) -> None:
+        if self.leader_elector.leadership() is None:
+            return
+        try:
+            await self.credentials.renew(self.lifecycle.locks, self.leader_elector.require)
+        except (StoreError, SquallError) as error:
+            log.warning("credentials_not_renewed", error=error)
 
     async def _expire_sessions(self) -> None:
         self.blob_sessions.expire()

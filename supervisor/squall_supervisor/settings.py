@@ -82,6 +82,7 @@ class SupervisorSettings:
     report_secs: float  # workers report to Nimbus, over their supervisor, this often
     nimbus_frame_bytes_max: int  # of a call to Nimbus
     blob_update_secs: float
+    credentials_poll_secs: float
     cache_clean_up_secs: float
     cache_bytes: int  # unused blobs are kept up to this size
     downloads_max: int  # at a time
@@ -184,6 +185,7 @@ class SupervisorSettings:
             heartbeat_secs=options.supervisor_heartbeat_frequency_secs,
             report_secs=options.task_heartbeat_frequency_secs,
             nimbus_frame_bytes_max=options.nimbus_thrift_max_buffer_size,
+            credentials_poll_secs=options.task_credentials_poll_secs,
             blob_update_secs=options.supervisor_localizer_update_blob_interval_secs,
             cache_clean_up_secs=options.supervisor_localizer_cleanup_interval_ms / 1000,
             cache_bytes=int(options.supervisor_localizer_cache_target_size_mb * _MIB),

@@ -26,6 +26,7 @@ from squall_common.daemon.logs import get_logger
 from squall_common.history.events import EXPIRE_EVERY_SECS, DaemonHistory
 from squall_common.history.settings import history_url
 from squall_common.security.sealing import META_KEY
+from squall_supervisor.blobs.credentials import CredentialsUpdates
 from squall_supervisor.blobs.localizer import Localizer
 from squall_supervisor.blobs.source import BlobSource
 from squall_supervisor.launch.node import Node
@@ -154,6 +155,9 @@ class Supervisor:
             clock=self._clock,
             tasks=self._tasks,
         )
+        self._credentials = CredentialsUpdates(
+            self._cluster, self._localizer, self._slots.worker_dirs
+        )
         self._memory_watch = MemoryWatch(
             self._slots.runners,
             parts.node.machine,
@@ -217,6 +221,7 @@ class Supervisor:
         self._tasks.every("memory watch", settings.monitor_secs, self._memory_watch.look)
         self._tasks.start("reports", self._reports.run())
         self._tasks.every("blob updates", settings.blob_update_secs, self._slots.update_blobs)
+        self._tasks.every("credentials", settings.credentials_poll_secs, self._credentials.look)
         self._tasks.every("blob clean-up", settings.cache_clean_up_secs, self._localizer.clean_up)
         if settings.log_retention.every_secs > 0:
             self._tasks.every("log clean-up", settings.log_retention.every_secs, self._clean_logs)

@@ -22,6 +22,7 @@ from squall_common.cluster.state import UndecodedBeat
 from squall_common.cluster.values import WorkerReport
 from squall_common.errors import NimbusError
 from squall_common.topology.model import WorkerSlot
+from squall_nimbus.blobs.keys import secret_call
 from squall_nimbus.blobs.peers import undecoded_beats
 from squall_nimbus.blobs.replication import PeerError
 from squall_nimbus.blobs.store import BlobMeta
@@ -445,11 +446,9 @@ class SimPeers:
         except (NimbusError, ThriftApplicationError, storm.KeyNotFoundException) as error:
             raise PeerError(str(error)) from error
 
-    async def fetch_key(self, host: str, port: int, topology_id: str, receiver: str) -> bytes:
+    async def fetch_secret(self, host: str, port: int, key: str, receiver: str) -> bytes:
         try:
-            return bytes(
-                await self._network.call((host, port), "getTopologyKey", topology_id, receiver)
-            )
+            return bytes(await self._network.call((host, port), *secret_call(key), receiver))
         except (
             NimbusError,
             ThriftApplicationError,

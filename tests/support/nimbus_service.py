@@ -24,6 +24,7 @@ from squall_common.daemon.clock import Clock
 from squall_common.packaging.platforms import META_KEY
 from squall_common.security.identity import Role
 from squall_common.topology.model import Executor, WorkerSlot
+from squall_nimbus.blobs.keys import secret_call
 from squall_nimbus.blobs.peers import undecoded_beats
 from squall_nimbus.blobs.replication import PeerError
 from squall_nimbus.composition import build_nimbus
@@ -108,12 +109,12 @@ class LocalPeers:
         except storm.KeyNotFoundException as error:
             raise PeerError(str(error)) from error
 
-    async def fetch_key(self, host: str, port: int, topology_id: str, receiver: str) -> bytes:
+    async def fetch_secret(self, host: str, port: int, key: str, receiver: str) -> bytes:
         other = self.running.get(port)
         if other is None or port in self.cut:
             raise PeerError(f"{host}:{port} cannot be reached")
         try:
-            return bytes(await other.call("getTopologyKey", topology_id, receiver))
+            return bytes(await other.call(*secret_call(key), receiver))
         except (storm.KeyNotFoundException, storm.AuthorizationException) as error:
             raise PeerError(str(error)) from error
 

@@ -1053,6 +1053,10 @@ service Nimbus {
     // ("supervisor/ID" or "nimbus/HOST:PORT"), which alone can open it.
     binary getTopologyKey(1: string topologyId, 2: string receiver)
         throws (1: AuthorizationException e1, 2: KeyNotFoundException e2);
+    // Squall's own: a topology's credentials, sealed in the same way. KeyNotFoundException: it has
+    // none.
+    binary getTopologyCredentials(1: string topologyId, 2: string receiver)
+        throws (1: AuthorizationException e1, 2: KeyNotFoundException e2);
     // Squall's own: tokens. The caller's own user, if none is named; revokeTokens ends all that a
     // user has.
     string createToken(1: string user, 2: i64 lifetimeSecs, 3: string label, 4: list<string> actions, 5: list<string> topologies)

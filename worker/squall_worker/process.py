@@ -49,6 +49,8 @@ from squall_worker.cluster.pause_detector import PauseDetector
 from squall_worker.cluster.peers import LOOK_SECS, Peers, refuses
 from squall_worker.cluster.placement import Ownership, Placement, drains, spouts_run
 from squall_worker.cluster.view import ClusterView
+from squall_worker.credentials import LOOK_SECS as CREDENTIALS_SECS
+from squall_worker.credentials import CredentialsFile
 from squall_worker.heap import tune_heap
 from squall_worker.keys import own_key
 from squall_worker.localized import LocalizedTopology, load, put_on_path
@@ -175,6 +177,7 @@ class Worker:
             send=send or send_aside(self._options, spec.topology_id),
             ask=ask or ask_aside(self._options, spec.topology_id),
         )
+        self._credentials = CredentialsFile(spec.credentials_file, spec.topology_id)
         self._dumps = Dumps(
             spec.worker_dir,
             spec.artifacts_dir,
@@ -388,6 +391,7 @@ class Worker:
             log_dir=self.spec.artifacts_dir,
             worker=f"{self.spec.hostname}:{self.spec.port}",
             tracer_provider=self._make_provider(localized),
+            credentials=self._credentials.read() or {},
         )
         callbacks = EngineCallbacks(
             on_reported=self._errors.report, on_fatal=self._fail, may_turn=self._may_turn
@@ -447,6 +451,7 @@ class Worker:
         self._tasks.start("ready", self._get_ready(engine))
         if engine.has_spouts:
             self._tasks.start("questions", self._answer_questions(engine))
+        self._tasks.every("credentials", CREDENTIALS_SECS, partial(self._renew_credentials, engine))
         self._tasks.every("silent peers", LOOK_SECS, self._peers.look_for_ended)
         ownership = Ownership(first.placement.executors, self.settings.refresh_secs)
         if first.base is not None:
@@ -555,6 +560,12 @@ class Worker:
             return None
         run = self.spec.incarnation
         return WorkerDrained(zxid, f"{run.assignment_zxid}-{run.launch}", work)
+
+    async def _renew_credentials(self, engine: EmbeddedEngine) -> None:
+        found = self._credentials.read()
+        if found is not None:
+            log.info("credentials_updated", topology_id=self.spec.topology_id, keys=len(found))
+            engine.set_credentials(found)
 
     async def _answer_questions(self, engine: EmbeddedEngine) -> None:
         """Answer workers that ask which messages trees belong to."""

@@ -55,7 +55,11 @@ def _printer(name: str, node: str, help_text: str) -> None:
             print_json(read_node(client, path, getattr(codec, _DECODERS[node])))
 
 
-_printer("creds", "credentials", "Print a topology's credentials as JSON. They are secrets.")
+_printer(
+    "creds",
+    "credentials",
+    "Print the credentials that Storm, or an earlier version, left in ZooKeeper.",
+)
 _printer("print_topo", "storm", "Print the state of a topology as JSON.")
 _printer("print_super", "supervisor", "Print what a supervisor has published as JSON.")
 _printer("print_assignment", "assignment", "Print the assignment of a topology as JSON.")

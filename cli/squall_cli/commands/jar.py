@@ -49,6 +49,12 @@ class _JarCommand(click.Command):
     help="Wait until every task runs; fail with the reason if that does not happen within SECS"
     f" ({_WAIT_SECS}).",
 )
+@click.option(
+    "--credentials",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Java properties file with credentials of the topology: lines of key=value.",
+)
 @dependency_options
 @settings_options
 def command(
@@ -58,6 +64,7 @@ def command(
     arguments: tuple[str, ...],
     dependencies: DependencyOptions,
     wait_secs: int | None,
+    credentials: Path | None,
 ) -> int:
     """Run a topology's entry point and submit it to the cluster.
 
@@ -74,5 +81,6 @@ def command(
         settings=settings,
         mode="cluster",
         wait_secs=wait_secs,
+        credentials=credentials,
         dependencies=dependencies,
     )

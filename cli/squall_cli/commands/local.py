@@ -34,6 +34,12 @@ _TTL_SECS = 20
     help="Run the topology again whenever a Python, TOML or YAML file of PACKAGE changes, or "
     "anything in its resources/; until Ctrl-C.",
 )
+@click.option(
+    "--credentials",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Java properties file with credentials of the topology: lines of key=value.",
+)
 @dependency_options
 @settings_options
 def command(
@@ -44,6 +50,7 @@ def command(
     local_ttl_secs: int | None,
     workers: int | None,
     reload: bool,
+    credentials: Path | None,
     dependencies: DependencyOptions,
 ) -> int:
     """Run a topology on this machine, without a cluster.
@@ -67,6 +74,7 @@ def command(
             dependencies=dependencies,
             local_ttl_secs=local_ttl_secs,
             local_workers=workers,
+            credentials=credentials,
         )
 
     if not reload:

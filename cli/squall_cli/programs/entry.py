@@ -34,6 +34,7 @@ def run_entry(
     local_ttl_secs: float | None = None,
     local_workers: int | None = None,
     wait_secs: int | None = None,
+    credentials: Path | None = None,
     program: str = "squall._entry",
     environment: Mapping[str, str] | None = None,
 ) -> int:
@@ -70,6 +71,8 @@ def run_entry(
             child_environment["SQUALL_LOCAL_TTL"] = str(local_ttl_secs)
         if local_workers is not None:
             child_environment["SQUALL_LOCAL_WORKERS"] = str(local_workers)
+        if credentials is not None:  # the file, not what is in it
+            child_environment["SQUALL_CREDENTIALS"] = str(credentials.absolute())
         if wait_secs is not None:
             child_environment["SQUALL_WAIT"] = str(wait_secs)
         argv = [sys.executable, "-P", "-m", program, entry, *arguments]

@@ -472,11 +472,10 @@ class ClusterState:
         found = await self._read(paths.credentials(topology_id), codec.decode_credentials, watch)
         return None if found is None else found[0]
 
-    async def put_credentials(
-        self, topology_id: str, credentials: Credentials, *, guard: Guard | None = None
-    ) -> None:
-        value = codec.encode_credentials(credentials)
-        await self._put(paths.credentials(topology_id), value, guard)
+    async def remove_credentials(self, topology_id: str, *, guard: Guard | None = None) -> None:
+        """Delete the credentials that Storm, or an earlier version, has left in ZooKeeper; fine
+        when there are none."""
+        await self._delete_tree(paths.credentials(topology_id), guard)
 
     async def token_register(self) -> bytes | None:
         """The signed register of tokens, as it is; None if there is none. Raises StoreError."""

@@ -119,6 +119,15 @@ class Component(RecordsConstruction):
             )
         return collector
 
+    def credentials_updated(self, credentials: Mapping[str, str]) -> None:
+        """Called when the topology has got other credentials than those that `context.credentials`
+        had in `open` or `prepare`: between two of the component's other methods, on its thread. May
+        not be `async def`. An exception is reported as the component's.
+
+            def credentials_updated(self, credentials):
+                self.client.log_in(credentials["user"], credentials["password"])
+        """
+
     def report_error(self, exc: BaseException) -> None:
         """Report an error, which `storm get-errors` and the log will show, and continue. At most
         `topology.max.error.report.per.interval` errors per interval are kept."""

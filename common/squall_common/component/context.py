@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from squall_common.component.metrics.instruments import (
@@ -54,6 +55,18 @@ class AnyTaskHook(Protocol):
     def cleanup(self) -> None: ...
 
 
+class CurrentCredentials:
+    """The newest credentials of a topology: `values` is replaced when there are others."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: Mapping[str, str] | None = None) -> None:
+        self.values: Mapping[str, str] = MappingProxyType(dict(values or {}))
+
+    def __repr__(self) -> str:
+        return f"CurrentCredentials({sorted(self.values)})"
+
+
 @dataclass(frozen=True)
 class WorkerContext:
     """The values that the tasks of one worker share."""
@@ -75,6 +88,7 @@ class WorkerContext:
     call_later: Callable[[int, float, Callable[[], Any]], Cancellable] = _no_timers
     shared_threads: SharedThreads = field(default_factory=SharedThreads)
     make_counter: Callable[[], CounterLike] = Counter  # a faster one with the compiled core
+    credentials: CurrentCredentials = field(default_factory=CurrentCredentials)
     # (component, task): the state of a task; None: in memory.
     open_state: Callable[[str, int], KeyValueState | None] | None = None
 
@@ -140,6 +154,13 @@ class WorkerTopologyContext:
     def serialization(self) -> Registry:
         """The topology's registered types."""
         return self._worker.serialization
+
+    @property
+    def credentials(self) -> Mapping[str, str]:
+        """The topology's credentials, by name (`storm upload-credentials`, `submit_topology(...,
+        credentials=...)`); empty if it has none. Read it again after `credentials_updated`, or each
+        time: it is the newest version that has reached this worker."""
+        return self._worker.credentials.values
 
     @property
     def resources(self) -> dict[str, Any]:

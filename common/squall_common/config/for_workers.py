@@ -56,7 +56,6 @@ _WORKER = frozenset(
         "worker.profiler.command",
         "task.heartbeat.frequency.secs",
         "task.refresh.poll.secs",
-        "task.credentials.poll.secs",
         "executor.metrics.frequency.secs",
     }
 )

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 # What a worker's folder holds beside the links to blobs (see the supervisor's launcher).
 RESERVED_NAMES = frozenset(
     {"launch.json", "worker.json", "heartbeat", "heartbeat-report", "heartbeat-report.new", "pids",
-     "tmp", "artifacts", "resources", "blobs.json", "curve.key", "dump-stacks", "dump-heap",
+     "tmp", "artifacts", "resources", "blobs.json", "curve.key",
+     "credentials.json", "dump-stacks", "dump-heap",
      "dump-samples"}
 )  # fmt: skip
 _NAME_BYTES_MAX = 200  # room for a suffix of ours within NAME_MAX

@@ -133,7 +133,12 @@ def _table() -> dict[str, Action]:
         frozenset({Grant.ITS_SUPERVISOR, Grant.ITS_WORKER}),
         False,
     )
-    add(("getTopologyKey",), Kind.NODE, frozenset({Grant.ITS_SUPERVISOR, Grant.NIMBUS}), False)
+    add(
+        ("getTopologyKey", "getTopologyCredentials"),
+        Kind.NODE,
+        frozenset({Grant.ITS_SUPERVISOR, Grant.NIMBUS}),
+        False,
+    )
     # The supervisor's own service.
     add(("sendSupervisorAssignments",), Kind.NODE, frozenset({Grant.NIMBUS}), False)
     add(
@@ -164,6 +169,7 @@ SEALED: Final = frozenset(
         "createToken",
         "failRequest",
         "fetchRequest",
+        "getTopologyCredentials",
         "getTopologyKey",
         "processWorkerMetrics",
         "result",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from squall_common.daemon.files import write_atomic
+from squall_common.security.credentials import CREDENTIALS_FILE
 from squall_common.security.curve import KEY_FILE
 
 IN_HAND_FILE = "in_hand"
@@ -39,7 +40,9 @@ class LaunchSpec:
     `stormdist` holds stormcode.ser, stormconf.ser, code/ (the unpacked package, first on sys.path)
     and resources/. `worker_dir` is the working directory and holds `heartbeat` (see
     `squall_common.worker_files.heartbeat_file`), perhaps `curve.key` (see
-    `squall_common.security.curve`), and `pids/` (one empty file named by pid for each shell child).
+    `squall_common.security.curve`) and `credentials.json` (see
+    `squall_common.security.credentials`), and `pids/` (one empty file named by pid for
+    each shell child).
     `daemon_conf` is what the supervisor's configuration has for workers
     (`squall_common.config.for_workers`).
     """
@@ -67,6 +70,10 @@ class LaunchSpec:
     @property
     def key_file(self) -> Path:
         return self.worker_dir / KEY_FILE
+
+    @property
+    def credentials_file(self) -> Path:
+        return self.worker_dir / CREDENTIALS_FILE
 
     @property
     def in_hand_file(self) -> Path:

@@ -1,16 +1,17 @@
-"""Gives a topology's key to the supervisors that run its workers, and to no one else.
+"""Gives a topology's secrets to the supervisors that run its workers, and to no one else.
 
-The key is a blob like the topology's code, and is replicated with it; but no call of the blob
-interface reads it, and no access list opens it. A caller asks for it on behalf of a named receiver.
-The answer is sealed, so that only the daemon registered in ZooKeeper under that name can open it: a
-supervisor to which the topology is assigned, or another Nimbus. It does not matter who asks.
+They are the key with which its workers encrypt, and its credentials. Each is a blob like the
+topology's code, and is replicated with it; but no call of the blob interface reads it, and no
+access list opens it. A caller asks for it on behalf of a named receiver. The answer is sealed, so
+that only the daemon registered in ZooKeeper under that name can open it: a supervisor to which the
+topology is assigned, or another Nimbus. It does not matter who asks.
 """
 
 from __future__ import annotations
 
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.values import Access
-from squall_common.names import curve_blob_key
+from squall_common.names import curve_blob_key, topology_of_blob
 from squall_common.security.curve import CurveKey
 from squall_common.security.sealing import META_KEY, SealError, nimbus_name, seal
 from squall_nimbus.blobs.store import BlobStore
@@ -20,15 +21,22 @@ NOBODY = (Access(1, None, 0),)
 
 
 class KeyRefusedError(Exception):
-    """The receiver may not have the key; the text is for the caller."""
+    """The receiver may not have the secret; the text is for the caller."""
 
 
-async def sealed_key(
-    state: ClusterState, blobs: BlobStore, topology_id: str, receiver: str
+def secret_call(key: str) -> tuple[str, str]:
+    """The method of Nimbus that gives away a secret blob, and its first argument, the topology's
+    id; the second is the receiver."""
+    topology_id = topology_of_blob(key) or ""
+    is_key = key == curve_blob_key(topology_id)
+    return "getTopologyKey" if is_key else "getTopologyCredentials", topology_id
+
+
+async def sealed_secret(
+    state: ClusterState, blobs: BlobStore, key: str, topology_id: str, receiver: str
 ) -> bytes:
-    """Return a topology's key, sealed for a receiver ("supervisor/ID" or "nimbus/HOST:PORT").
-    Raises KeyRefusedError, BlobNotFoundError and the store's errors."""
-    key = curve_blob_key(topology_id)
+    """Return a topology's secret blob, sealed for a receiver ("supervisor/ID" or
+    "nimbus/HOST:PORT"). Raises KeyRefusedError, BlobNotFoundError and the store's errors."""
     blobs.meta(key)
     public = await _public_key(state, topology_id, receiver)
     if not public:

@@ -10,6 +10,7 @@ from squall_common.cluster import paths
 from squall_common.cluster.convert import from_worker_report
 from squall_common.cluster.state import UndecodedBeat
 from squall_common.topology.model import WorkerSlot
+from squall_nimbus.blobs.keys import secret_call
 from squall_nimbus.blobs.replication import PeerError
 from squall_nimbus.blobs.store import BlobMeta
 from squall_thrift import storm
@@ -38,9 +39,9 @@ class ThriftPeers:
             while chunk := await client.call("downloadBlobChunk", began.session):
                 await write(chunk)
 
-    async def fetch_key(self, host: str, port: int, topology_id: str, receiver: str) -> bytes:
+    async def fetch_secret(self, host: str, port: int, key: str, receiver: str) -> bytes:
         async with _client(host, port, self._credentials) as client:
-            return bytes(await client.call("getTopologyKey", topology_id, receiver))
+            return bytes(await client.call(*secret_call(key), receiver))
 
     async def heartbeats(
         self, host: str, port: int, topology_id: str

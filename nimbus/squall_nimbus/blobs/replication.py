@@ -38,7 +38,7 @@ from squall_common.cluster.values import BlobHolder, BlobMeta, BlobRecord, Topol
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
-from squall_common.names import is_key_blob, topology_of_blob
+from squall_common.names import is_secret_blob, topology_of_blob
 from squall_common.security.sealing import Receiver, SealError, nimbus_name
 from squall_common.topology.model import WorkerSlot
 from squall_nimbus.all_topologies import read_topologies
@@ -70,8 +70,8 @@ class Peers(Protocol):
         peer now has a different version."""
         ...
 
-    async def fetch_key(self, host: str, port: int, topology_id: str, receiver: str) -> bytes:
-        """Return a topology's key, sealed for `receiver`. Raises PeerError."""
+    async def fetch_secret(self, host: str, port: int, key: str, receiver: str) -> bytes:
+        """Return a secret blob, sealed for `receiver`. Raises PeerError."""
         ...
 
     async def heartbeats(
@@ -85,7 +85,7 @@ class Peers(Protocol):
 class Replication:
     """Replication as one Nimbus does it. `address` is its host and port; `fence()` returns the
     right to write while it leads, else None. `wait_secs`: how long a write waits for copies (-1:
-    until they exist). `receiver` opens the topology keys that others seal for this Nimbus.
+    until they exist). `receiver` opens the secrets of topologies that others seal for this Nimbus.
     """
 
     def __init__(
@@ -393,8 +393,8 @@ class Replication:
                     raise PeerError(f"it sent more than {meta.size} bytes")
                 await asyncio.to_thread(writer.write, chunk)
 
-            if is_key_blob(meta.key):
-                await write(await self._fetch_key(host, port, meta.key))
+            if is_secret_blob(meta.key):
+                await write(await self._fetch_secret(host, port, meta.key))
             else:
                 await self._peers.fetch(host, port, meta, write)
             if meta.key in self._busy:
@@ -403,9 +403,9 @@ class Replication:
         finally:
             writer.abort()
 
-    async def _fetch_key(self, host: str, port: int, key: str) -> bytes:
+    async def _fetch_secret(self, host: str, port: int, key: str) -> bytes:
         own = nimbus_name(self._host, self._port)
-        sealed = await self._peers.fetch_key(host, port, topology_of_blob(key) or "", own)
+        sealed = await self._peers.fetch_secret(host, port, key, own)
         try:
             return self._receiver.open(sealed)
         except SealError as error:

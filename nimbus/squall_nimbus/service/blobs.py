@@ -7,11 +7,16 @@ from typing import Any
 
 from squall_common.cluster.leader import Fence
 from squall_common.cluster.values import Access, BlobMeta
-from squall_common.names import is_key_blob, topology_of_blob
+from squall_common.names import (
+    credentials_blob_key,
+    curve_blob_key,
+    is_secret_blob,
+    topology_of_blob,
+)
 from squall_common.security.acl import Blob, Node
 from squall_common.security.sealing import supervisor_name
 from squall_nimbus.blobs.access import ADMIN, READ, WRITE, Caller, check_access, may_see, normalized
-from squall_nimbus.blobs.keys import sealed_key
+from squall_nimbus.blobs.keys import sealed_secret
 from squall_nimbus.service.base import Calls, client_of, needed, operation, refused
 from squall_thrift import storm
 from squall_thrift.serving.authorization import Call
@@ -72,9 +77,9 @@ class BlobCalls(Calls):
             )
 
     def _check_no_key(self, key: str) -> None:
-        """Refuse access to a topology's key: no client may learn anything about it, not even an
-        administrator."""
-        if is_key_blob(key):
+        """Refuse access to a topology's secrets: no client may learn anything about them, not even
+        an administrator."""
+        if is_secret_blob(key):
             raise storm.AuthorizationException(msg=f"blob {key} is for supervisors only")
 
     @operation("getTopologyKey", of=_receiver)
@@ -82,9 +87,21 @@ class BlobCalls(Calls):
         self, call: Call, topologyId: str | None, receiver: str | None
     ) -> bytes:
         """Needs the permission that Storm's authorizers give to supervisors and administrators."""
-        nimbus, topology_id = self.nimbus, needed(topologyId, "topologyId")
-        return await sealed_key(
-            nimbus.state, nimbus.blobs, topology_id, needed(receiver, "receiver")
+        topology_id = needed(topologyId, "topologyId")
+        return await self._sealed(curve_blob_key(topology_id), topology_id, receiver)
+
+    @operation("getTopologyCredentials", of=_receiver)
+    async def getTopologyCredentials(
+        self, call: Call, topologyId: str | None, receiver: str | None
+    ) -> bytes:
+        """Needs the permission of `getTopologyKey`."""
+        topology_id = needed(topologyId, "topologyId")
+        return await self._sealed(credentials_blob_key(topology_id), topology_id, receiver)
+
+    async def _sealed(self, key: str, topology_id: str, receiver: str | None) -> bytes:
+        nimbus = self.nimbus
+        return await sealed_secret(
+            nimbus.state, nimbus.blobs, key, topology_id, needed(receiver, "receiver")
         )
 
     @operation("beginCreateBlob")
@@ -207,7 +224,7 @@ class BlobCalls(Calls):
 
         def shown(key: str) -> bool:
             meta = blobs.find(key)
-            return meta is not None and not is_key_blob(key) and self._may_see(call, meta)
+            return meta is not None and not is_secret_blob(key) and self._may_see(call, meta)
 
         keys, session = await self.nimbus.blob_sessions.list_keys(
             session or "", shown, client_of(call)

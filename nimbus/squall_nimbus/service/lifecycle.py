@@ -32,7 +32,7 @@ class LifecycleCalls(Calls):
         inactive = (
             options is not None and options.initial_status == storm.TopologyInitialStatus.INACTIVE
         )
-        creds = options.creds.creds if options is not None and options.creds is not None else None
+        creds = options.creds.creds if options is not None and options.creds is not None else {}
         await self.nimbus.submitter.submit(
             Submission(
                 name=needed(name, "name"),

@@ -25,6 +25,7 @@ from squall_common.errors import SquallError
 from squall_common.names import (
     code_blob_key,
     conf_blob_key,
+    credentials_blob_key,
     curve_blob_key,
     jar_blob_key,
     topology_of_blob,
@@ -104,6 +105,11 @@ def topology_blob_keys(topology_id: str) -> tuple[str, ...]:
     """Return the same blob keys and that of the topology's key, which some topologies do not have
     (`squall_common.security.curve.has_key`)."""
     return *code_blob_keys(topology_id), curve_blob_key(topology_id)
+
+
+def all_blob_keys(topology_id: str) -> tuple[str, ...]:
+    """Return the keys of all blobs that a topology may have, with that of its credentials."""
+    return *topology_blob_keys(topology_id), credentials_blob_key(topology_id)
 
 
 async def _from_nowhere(keys: Collection[str]) -> None:

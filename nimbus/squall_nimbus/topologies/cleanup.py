@@ -26,7 +26,7 @@ from squall_common.names import topology_of_blob
 from squall_nimbus.blobs.replication import Replication
 from squall_nimbus.blobs.store import BlobNotFoundError
 from squall_nimbus.scheduler.monitor import Monitor
-from squall_nimbus.store.topology_store import TopologyStore, topology_blob_keys
+from squall_nimbus.store.topology_store import TopologyStore, all_blob_keys
 from squall_nimbus.topologies.finished import FinishedTopologies
 from squall_nimbus.topologies.lifecycle_shell import topology_name_of_or_none
 
@@ -67,7 +67,7 @@ class Cleanup:
         """Delete everything of a topology."""
         self._finished.add(topology_id, base.owner, int(self._clock.time()))
         await self._state.remove_assignment(topology_id, guard=fence)
-        await self._replication.delete(topology_blob_keys(topology_id), fence)
+        await self._replication.delete(all_blob_keys(topology_id), fence)
         await self._topology_store.delete(topology_id)
         await self._state.remove_topology(topology_id, guard=fence)
         self._monitor.forget(topology_id)
@@ -105,7 +105,7 @@ class Cleanup:
                 continue
             async with _alone(topology_id):
                 if await self._state.storm_base(topology_id) is None:
-                    await self._replication.delete(topology_blob_keys(topology_id), fence)
+                    await self._replication.delete(all_blob_keys(topology_id), fence)
                     await self._topology_store.delete(topology_id)
                     log.info("leftover_code_removed", topology_id=topology_id)
         await self._search_dependencies(blob_keys, live | busy, now, fence)

@@ -14,13 +14,13 @@ import contextlib
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from squall_common.cluster.leader import Fence, NotLeaderError
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import ConnectionLostError, NodeExistsError, StoreError
-from squall_common.cluster.values import Credentials, StormBase, TopologyStatus
+from squall_common.cluster.values import StormBase, TopologyStatus
 from squall_common.config.load import normalize_topology_conf, warn_of_ignored
 from squall_common.config.options.typed import NimbusOptions, TopologyOptions
 from squall_common.daemon.clock import Clock
@@ -31,7 +31,7 @@ from squall_common.history.settings import (
     check_available,
     history_url,
 )
-from squall_common.names import is_key_blob, make_topology_id, topology_name_error
+from squall_common.names import is_secret_blob, make_topology_id, topology_name_error
 from squall_common.packaging.blob_map import parse_blob_map
 from squall_common.topology.model import Topology
 from squall_common.topology.system import component_parallelism, validate_topology
@@ -43,9 +43,10 @@ from squall_nimbus.blobs.uploads import Inbox
 from squall_nimbus.store.topology_store import (
     StoredTopology,
     TopologyStore,
+    all_blob_keys,
     compile_topology,
-    topology_blob_keys,
 )
+from squall_nimbus.topologies.credentials import CredentialsKeeper
 from squall_nimbus.topologies.lifecycle import MonitorDue
 from squall_nimbus.topologies.lifecycle_shell import LifecycleShell, TopologyNotAliveError
 from squall_nimbus.topologies.limits import size_problems
@@ -72,7 +73,7 @@ class Submission:
     conf: str  # JSON
     topology: storm.StormTopology
     initial_status: TopologyStatus = TopologyStatus.ACTIVE
-    credentials: Mapping[str, str] | None = None
+    credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
     owner: str | None = None
     principal: str | None = None  # the connection's user; None: it was not authenticated
 
@@ -89,6 +90,7 @@ class Submitter:
         replication: Replication,
         inbox: Inbox,
         lifecycle: LifecycleShell,
+        credentials: CredentialsKeeper,
         *,
         options: NimbusOptions,
         conf: Mapping[str, Any],
@@ -104,6 +106,7 @@ class Submitter:
         self._replication = replication
         self._inbox = inbox
         self._lifecycle = lifecycle
+        self._credentials = credentials
         self._options = options
         self._conf = conf  # below that of each topology
         self._clock = clock
@@ -130,9 +133,12 @@ class Submitter:
             fence = await self._fence()
             topology = await self._checked(submission)
             await self._packages.check(submission.package, package)
+            credentials = await self._credentials.populated(
+                topology.id, submission.credentials, topology.conf, submission.owner or ""
+            )
             self.submitting.add(topology.id)
             try:
-                await self._create(topology, submission, package, fence)
+                await self._create(topology, submission, credentials, package, fence)
             finally:
                 self.submitting.discard(topology.id)
         log.info(
@@ -240,7 +246,7 @@ class Submitter:
         named = [(f"topology.blobstore.map names blob {link.key!r}", link.key) for link in links]
         named += [(f"dependency blob {key!r}", key) for key in dependencies]
         for what, key in named:
-            if key not in self._blobs or is_key_blob(key):
+            if key not in self._blobs or is_secret_blob(key):
                 problems.append(f"{what}, which does not exist")
             elif check_access(self._blobs.meta(key).acl, caller, READ, key) is not None:
                 problems.append(f"{what}, which {caller.name} may not read")
@@ -260,26 +266,31 @@ class Submitter:
         )
 
     async def _create(
-        self, topology: StoredTopology, submission: Submission, package: Any, fence: Fence
+        self,
+        topology: StoredTopology,
+        submission: Submission,
+        credentials: Mapping[str, str],
+        package: Any,
+        fence: Fence,
     ) -> None:
-        keys = topology_blob_keys(topology.id)
+        keys = all_blob_keys(topology.id)
         with self._replication.writing(keys):
-            await self._create_written(topology, submission, package, fence, keys)
+            await self._create_written(topology, submission, credentials, package, fence, keys)
 
     async def _create_written(
         self,
         topology: StoredTopology,
         submission: Submission,
+        credentials: Mapping[str, str],
         package: Any,
         fence: Fence,
         keys: Sequence[str],
     ) -> None:
         try:
             stored = await self._topology_store.store(topology, package, submission.owner)
+            if credentials:
+                stored += (await self._credentials.write(topology.id, credentials),)
             await self._replication.publish(stored, fence)
-            if submission.credentials is not None:
-                credentials = Credentials(dict(submission.credentials), submission.owner)
-                await self._state.put_credentials(topology.id, credentials, guard=fence)
             base = self._base(submission, topology)
             await self._state.create_topology(topology.id, base, guard=fence)
         except (ConnectionLostError, NotLeaderError):

@@ -8,7 +8,6 @@ from dataclasses import replace
 from squall_common.cluster.leader import Fence
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.values import (
-    Credentials,
     DebugOptions,
     LogConfig,
     LogLevel,
@@ -17,11 +16,14 @@ from squall_common.cluster.values import (
     ProfileRequest,
 )
 from squall_common.daemon.clock import Clock
-from squall_common.daemon.logs import LEVELS
+from squall_common.daemon.logs import LEVELS, get_logger
 from squall_common.errors import SquallError
 from squall_common.names import topology_name_of
 from squall_common.topology.model import WorkerSlot
+from squall_nimbus.topologies.credentials import CredentialsKeeper
 from squall_nimbus.topologies.lifecycle_shell import LifecycleShell
+
+log = get_logger(__name__)
 
 _PROFILE_SECS = 600  # how long a request without an end is valid
 
@@ -29,18 +31,21 @@ _LOGGERS_MAX = 1_000  # of one topology
 
 
 class UserChanges:
-    """Stored in ZooKeeper, where workers and supervisors see them."""
+    """Stored in ZooKeeper, where workers and supervisors see them; credentials are not
+    (`squall_nimbus.topologies.credentials`)."""
 
     def __init__(
         self,
         state: ClusterState,
         lifecycle: LifecycleShell,
+        credentials: CredentialsKeeper,
         *,
         clock: Clock,
         fence: Callable[[], Awaitable[Fence]],
     ) -> None:
         self._state = state
         self._lifecycle = lifecycle
+        self._credentials = credentials
         self._clock = clock
         self._fence = fence
 
@@ -134,6 +139,5 @@ class UserChanges:
             topology_id, base = await self._lifecycle.find(name)
             if owner is not None and base.owner and owner != base.owner:
                 raise SquallError(f"{name} is owned by {base.owner}, not by {owner}")
-            fence = await self._fence()
-            credentials = Credentials(dict(creds), base.owner)
-            await self._state.put_credentials(topology_id, credentials, guard=fence)
+            await self._credentials.replace(topology_id, creds, await self._fence())
+        log.info("credentials_replaced", topology_id=topology_id, keys=len(creds))

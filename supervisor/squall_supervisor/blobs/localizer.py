@@ -3,6 +3,7 @@
     {storm.local.dir}/supervisor/stormdist/TOPOLOGY_ID/
         stormcode.ser, stormconf.ser   as Nimbus has them
         curve.key                      0600: the key its workers encrypt with, if they do
+        credentials.json               0600: its credentials, if it has any
         code/                          the unpacked package
         resources -> code/resources    (a folder, empty, when the package has none)
         environment -> ../../environments/KEY   its dependencies, if it has any
@@ -43,6 +44,7 @@ from squall_common.names import (
 from squall_common.packaging.archive.members import Limits
 from squall_common.packaging.archive.unpack import extract
 from squall_common.packaging.blob_map import BlobLink, parse_blob_map
+from squall_common.security.credentials import CREDENTIALS_FILE, TopologyCredentials
 from squall_common.security.curve import KEY_FILE
 from squall_common.topology.encryption import has_key
 from squall_supervisor.blobs.cache import BlobCache
@@ -77,6 +79,12 @@ class LocalTopology:
     def key_file(self) -> Path | None:
         """Path of its key, if it has one."""
         return self.path / KEY_FILE if has_key(self.conf) else None
+
+    @property
+    def credentials_file(self) -> Path | None:
+        """Path of its credentials, if it has any."""
+        path = self.path / CREDENTIALS_FILE
+        return path if path.is_file() else None
 
     @property
     def blobs(self) -> list[BlobLink]:
@@ -290,6 +298,7 @@ class Localizer:
                 folder.mkdir(mode=0o700)
                 versions = await self._source.fetch({k: folder / n for k, n in names.items()})
                 await self._fetch_key(topology_id, folder)
+                await self._fetch_credentials(topology_id, folder)
                 dependencies = await asyncio.to_thread(_dependencies, folder / _CODE)
                 lease = await self._environments.obtain(dependencies) if dependencies else None
             try:
@@ -320,6 +329,41 @@ class Localizer:
             return  # a damaged configuration: `_complete` reports it
         key = await self._source.topology_key(topology_id, self._supervisor_id)
         await asyncio.to_thread(write_atomic, folder / KEY_FILE, key, mode=0o600)
+
+    async def _fetch_credentials(self, topology_id: str, folder: Path) -> None:
+        """Fetch its credentials, or take those that are here, if they are newer."""
+        found = await self._source.topology_credentials(topology_id, self._supervisor_id)
+        here = await asyncio.to_thread(self.credentials, topology_id)
+        newest = here if found is None or found.number < here.number else found
+        if newest.number:
+            await asyncio.to_thread(
+                write_atomic, folder / CREDENTIALS_FILE, newest.to_bytes(), mode=0o600
+            )
+
+    def credentials(self, topology_id: str) -> TopologyCredentials:
+        """A topology's credentials as they are here; those without a number if there are none."""
+        try:
+            data = (self.path_of(topology_id) / CREDENTIALS_FILE).read_bytes()
+            return TopologyCredentials.from_bytes(data, topology_id)
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError) as error:
+            log.warning("credentials_unreadable", topology_id=topology_id, error=error)
+        return TopologyCredentials(topology_id)
+
+    async def update_credentials(self, topology_id: str) -> bool:
+        """Fetch a topology's credentials, and keep them if they are newer than those that are here;
+        return whether they are. Raises LocalizeError."""
+        try:
+            found = await self._source.topology_credentials(topology_id, self._supervisor_id)
+            here = await asyncio.to_thread(self.credentials, topology_id)
+            if found is None or found.number <= here.number:
+                return False
+            path = self.path_of(topology_id) / CREDENTIALS_FILE
+            await asyncio.to_thread(write_atomic, path, found.to_bytes(), mode=0o600)
+        except (BlobError, OSError) as error:
+            raise LocalizeError(describe(error)) from error
+        return True
 
     def _complete(
         self, topology_id: str, folder: Path, versions: dict[str, int], lease: Lease | None

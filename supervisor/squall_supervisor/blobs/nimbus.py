@@ -13,6 +13,7 @@ from squall_common.client.nimbus import NimbusClient
 from squall_common.config.options.typed import ClientOptions
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import NimbusError
+from squall_common.security.credentials import TopologyCredentials
 from squall_common.security.curve import CurveKey
 from squall_common.security.sealing import Receiver, supervisor_name
 from squall_supervisor.blobs.source import BlobError
@@ -79,6 +80,26 @@ class NimbusBlobs:
             # It may be sealed for the previous supervisor, whose entry ours has yet to replace.
             raise BlobError(f"the key of {topology_id} cannot be read: {error}") from error
         return key
+
+    async def topology_credentials(
+        self, topology_id: str, supervisor_id: str
+    ) -> TopologyCredentials | None:
+        async def ask(nimbus: Any) -> bytes | None:
+            try:
+                sealed: bytes = await nimbus.call(
+                    "getTopologyCredentials", topology_id, supervisor_name(supervisor_id)
+                )
+            except storm.KeyNotFoundException:
+                return None
+            return sealed
+
+        try:
+            sealed = await self._with_nimbus(ask)
+            if sealed is None:
+                return None
+            return TopologyCredentials.from_bytes(self._receiver.open(sealed), topology_id)
+        except ValueError as error:
+            raise BlobError(f"the credentials of {topology_id} cannot be read: {error}") from error
 
     async def _with_nimbus(self, action: Callable[[Any], Awaitable[_T]]) -> _T:
         pause_secs = _FIRST_PAUSE_SECS

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
+from squall_common.security.credentials import TopologyCredentials
+
 
 class LocalizeError(Exception):
     """A topology, or one of its blobs, could not be fetched or unpacked; nothing of it is left."""
@@ -15,8 +17,8 @@ class BlobError(Exception):
 
 
 class BlobSource(Protocol):
-    """Where blobs come from: Nimbus. It seals the keys of topologies with `sealing_key`, which must
-    be published in the supervisor's entry in ZooKeeper."""
+    """Where blobs come from: Nimbus. It seals the secrets of topologies with `sealing_key`, which
+    must be published in the supervisor's entry in ZooKeeper."""
 
     sealing_key: str
 
@@ -31,4 +33,11 @@ class BlobSource(Protocol):
 
     async def topology_key(self, topology_id: str, supervisor_id: str) -> bytes:
         """The key of a topology that is assigned to this supervisor. Raises BlobError."""
+        ...
+
+    async def topology_credentials(
+        self, topology_id: str, supervisor_id: str
+    ) -> TopologyCredentials | None:
+        """The credentials of a topology that is assigned to this supervisor; None if it has none.
+        Raises BlobError."""
         ...

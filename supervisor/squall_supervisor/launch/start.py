@@ -129,6 +129,7 @@ def _start(
             confinement=Confinement(node.settings.rlimits, folders, user),
             link_blobs=link_blobs,
             key_file=topology.key_file,
+            credentials_file=topology.credentials_file,
             before=request.before,
             last_known=node.last_known(spec.topology_id),
         )

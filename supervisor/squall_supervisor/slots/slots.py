@@ -143,6 +143,16 @@ class Slots:
         both = [slot.wanted for slot in slots] + [slot.assignment for slot in slots]
         return {one.topology_id for one in both if one is not None}
 
+    def worker_dirs(self) -> dict[str, list[Path]]:
+        """The folders of the workers that run, by topology."""
+        found: dict[str, list[Path]] = {}
+        for runner in self.runners.values():
+            assignment, process = runner.slot.assignment, runner.process
+            if assignment is not None and process is not None:
+                folder = self._node.settings.workers_dir / process.worker_id
+                found.setdefault(assignment.topology_id, []).append(folder)
+        return found
+
     async def update_blobs(self) -> None:
         """Ask Nimbus whether a running topology has changed, and notify its slots."""
         running = (State.WAITING_FOR_WORKER_START, State.RUNNING)

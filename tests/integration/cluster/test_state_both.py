@@ -108,10 +108,15 @@ async def test_a_removed_topology_is_not_brought_back_by_a_late_write(state: Clu
     assert await state.topology_ids() == []
 
 
+async def left_by_storm(state: ClusterState, credentials: Credentials) -> None:
+    value = codec.encode_credentials(credentials)
+    await state.store.create(paths.credentials(ID), value)
+
+
 async def test_removal_leaves_nothing(state: ClusterState) -> None:
     await state.create_topology(ID, BASE)
     await state.put_assignment(ID, ASSIGNMENT)
-    await state.put_credentials(ID, Credentials({"k": "v"}))
+    await left_by_storm(state, Credentials({"k": "v"}))
     await state.put_log_config(ID, LogConfig())
     await state.put_profile_request(ID, ProfileRequest(SLOT, ProfileAction.JMAP_DUMP))
     for component in ("words", "count"):
@@ -376,9 +381,11 @@ async def test_concurrent_error_reports_do_not_interfere(
 
 async def test_credentials_log_levels_and_profiling(state: ClusterState) -> None:
     credentials = Credentials({"k": "v"}, "ann")
-    await state.put_credentials(ID, credentials)
-    await state.put_credentials(ID, credentials)
+    await left_by_storm(state, credentials)
     assert await state.credentials(ID) == credentials
+    for _ in range(2):
+        await state.remove_credentials(ID)
+        assert await state.credentials(ID) is None
     config = LogConfig({"ROOT": LogLevel(LogLevelAction.UPDATE, "DEBUG")})
     changed = Watched()
     assert await state.log_config(ID, changed) is None

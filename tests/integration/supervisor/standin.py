@@ -16,6 +16,7 @@ from squall_common.cluster.state import ClusterState
 from squall_common.cluster.stores.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.values import Assignment
 from squall_common.names import code_blob_key, conf_blob_key, jar_blob_key
+from squall_common.security.credentials import TopologyCredentials
 from squall_common.security.curve import CurveKey
 from squall_common.topology.model import Executor, WorkerSlot
 from squall_common.worker_files.launch_spec import LaunchSpec
@@ -59,6 +60,7 @@ class FakeBlobs:
         self.fetches = 0
         self.error: str | None = None
         self.sealing_key = ""
+        self.credentials: TopologyCredentials | None = None
 
     def put(
         self, topology_id: str, conf: Mapping[str, Any] | None = None, jar: bytes | None = None,
@@ -79,6 +81,11 @@ class FakeBlobs:
                 raise BlobError(f"no blob {key}")
             path.write_bytes(self.blobs[key][1])
         return {key: self.blobs[key][0] for key in keys}
+
+    async def topology_credentials(
+        self, topology_id: str, supervisor_id: str
+    ) -> TopologyCredentials | None:
+        return self.credentials
 
     async def topology_key(self, topology_id: str, supervisor_id: str) -> bytes:
         await asyncio.sleep(0)

@@ -45,6 +45,9 @@ class NimbusOptions(Options, frozen=True, kw_only=True):
     nimbus_impersonation_acl: Mapping[str, Mapping[str, tuple[str, ...]]] | None = None
     storm_group_mapping_service: str = "org.apache.storm.security.auth.ShellBasedGroupsMapping"
     storm_group_mapping_service_params: Mapping[str, Mapping[str, tuple[str, ...]]] | None = None
+    nimbus_autocredential_plugins_classes: tuple[str, ...] | None = None
+    nimbus_credential_renewers_classes: tuple[str, ...] | None = None
+    nimbus_credential_renewers_freq_secs: float = 600.0  # seconds
     storm_zookeeper_servers: tuple[str, ...] = ("localhost",)
     storm_zookeeper_port: int = 2181
     storm_zookeeper_root: str = "/storm"
@@ -157,6 +160,7 @@ class SupervisorOptions(Options, frozen=True, kw_only=True):
     worker_profiler_command: str = "py-spy"
     worker_max_timeout_secs: float = 600.0  # seconds
     task_heartbeat_frequency_secs: float = 3.0  # seconds
+    task_credentials_poll_secs: float = 30.0  # seconds
     logviewer_cleanup_interval_secs: float = 600.0  # seconds
     logviewer_cleanup_age_mins: float = 10080.0  # minutes
     logviewer_max_sum_worker_logs_size_mb: float = 4096.0  # MiB

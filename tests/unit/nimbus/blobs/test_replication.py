@@ -13,7 +13,7 @@ from tests.unit.nimbus.topologies.test_crashes import CONF, Dead, DiesAtWrite, c
 
 from squall_common.cluster.stores.memory import MemoryEnsemble
 from squall_common.cluster.values import BlobMeta, TopologyStatus
-from squall_common.names import is_key_blob
+from squall_common.names import is_secret_blob
 from squall_nimbus.blobs.store import BlobNotFoundError
 from squall_nimbus.store.topology_store import topology_blob_keys
 from squall_thrift import storm
@@ -89,7 +89,7 @@ async def test_an_answered_write_is_on_two_nodes(cluster: Cluster) -> None:
         assert here.read(key) == there.read(key)
         version = here.meta(key).version
         assert await holders(first, key) == {(first.port, version), (second.port, version)}
-        if not is_key_blob(key):
+        if not is_secret_blob(key):
             assert await first.call("getBlobReplication", key) == 2
         record, _ = await first.state.blob(key)
         assert not record.pending

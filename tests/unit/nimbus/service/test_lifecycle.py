@@ -65,7 +65,8 @@ async def test_a_topology_can_be_submitted_inactive(nimbus) -> None:
     )
     topology_id = await nimbus.submit(options=options)
     assert (await base(nimbus, topology_id)).status is TopologyStatus.INACTIVE
-    assert (await nimbus.state.credentials(topology_id)).creds == {"user": "secret"}
+    assert nimbus.nimbus.credentials.read(topology_id).values == {"user": "secret"}
+    assert await nimbus.state.credentials(topology_id) is None
     await nimbus.call("activate", "wordcount")
     assert (await base(nimbus, topology_id)).status is TopologyStatus.ACTIVE
     await nimbus.call("deactivate", "wordcount")

@@ -86,14 +86,14 @@ async def test_a_profiling_request_is_pending_until_it_is_done(nimbus, topology_
 
 async def test_credentials_are_replaced_by_their_owner_only(nimbus, topology_id) -> None:
     await nimbus.call("uploadNewCredentials", "wordcount", storm.Credentials(creds={"a": "1"}))
-    assert (await nimbus.state.credentials(topology_id)).creds == {"a": "1"}
+    assert nimbus.nimbus.credentials.read(topology_id).values == {"a": "1"}
     with pytest.raises(ThriftApplicationError, match="is owned by anonymous"):
         await nimbus.call(
             "uploadNewCredentials",
             "wordcount",
             storm.Credentials(creds={}, topoOwner="mallory"),
         )
-    assert (await nimbus.state.credentials(topology_id)).creds == {"a": "1"}
+    assert nimbus.nimbus.credentials.read(topology_id).values == {"a": "1"}
 
 
 async def test_a_node_gets_its_assignments(nimbus, topology_id) -> None:

@@ -8,7 +8,7 @@ from tests.support.nimbus_service import LocalNimbus, eventually, topology
 
 from squall_common.cluster.store import Op, StoreError
 from squall_common.cluster.values import TopologyStatus
-from squall_common.names import curve_blob_key, is_key_blob
+from squall_common.names import curve_blob_key
 from squall_thrift import storm
 
 CONF = {"nimbus.topology.blobstore.deletion.delay.ms": 0, "nimbus.monitor.freq.secs": 0.05}
@@ -59,8 +59,8 @@ async def settled(nimbus: LocalNimbus) -> dict[str, TopologyStatus]:
             await nimbus.state.topologies_with_state() == set(found)
             and nimbus.nimbus.topology_store.ids() == set(found)
             and all(len(nimbus.nimbus.topology_store.get(i).task_to_component) == 4 for i in found)
-            and {key for key in await nimbus.state.blob_keys() if is_key_blob(key)}
-            == {key for key in nimbus.nimbus.blobs.all_keys() if is_key_blob(key)}
+            and {key for key in await nimbus.state.blob_keys() if key.endswith("-curve.key")}
+            == {key for key in nimbus.nimbus.blobs.all_keys() if key.endswith("-curve.key")}
             == {curve_blob_key(i) for i in found}
         )
 

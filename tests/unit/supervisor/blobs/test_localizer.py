@@ -13,6 +13,7 @@ from squall_common.daemon.clock import SystemClock
 from squall_common.names import conf_blob_key, jar_blob_key
 from squall_common.packaging.archive.members import Limits
 from squall_common.packaging.dependencies import read_wheel
+from squall_common.security.credentials import TopologyCredentials
 from squall_supervisor.blobs.environments import Environments
 from squall_supervisor.blobs.localizer import Localizer
 from squall_supervisor.blobs.source import BlobError, LocalizeError
@@ -39,6 +40,7 @@ class Blobs:
         self.code = code()
         self.more: dict[str, bytes] = {}
         self.sealing_key = ""
+        self.credentials: TopologyCredentials | None = None
         self.key_error: str | None = None
 
     async def fetch(self, keys: dict[str, Path]) -> dict[str, int]:
@@ -49,6 +51,11 @@ class Blobs:
 
     async def versions(self, keys: list[str]) -> dict[str, int]:
         return dict.fromkeys(keys, 1)
+
+    async def topology_credentials(
+        self, topology_id: str, supervisor_id: str
+    ) -> TopologyCredentials | None:
+        return self.credentials
 
     async def topology_key(self, topology_id: str, supervisor_id: str) -> bytes:
         assert (topology_id, supervisor_id) == (TOPOLOGY, "node")
@@ -252,3 +259,25 @@ async def test_a_key_comes_with_its_topology(localizer: Localizer, blobs: Blobs)
     assert localizer.read(TOPOLOGY) is None
     await localizer.localize(TOPOLOGY)
     assert key_file.read_bytes() == b"the key"
+
+
+async def test_credentials_come_with_the_topology_and_only_newer_ones_replace_them(
+    localizer, blobs
+) -> None:
+    file = localizer.path_of(TOPOLOGY) / "credentials.json"
+    await localizer.localize(TOPOLOGY)
+    assert not file.exists()
+    blobs.credentials = TopologyCredentials(TOPOLOGY, 20, {"user": "ann"})
+    assert await localizer.update_credentials(TOPOLOGY)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert localizer.read(TOPOLOGY).credentials_file == file
+    assert localizer.intact(TOPOLOGY), "they are no part of what was fetched"
+    for older in (20, 19):
+        blobs.credentials = TopologyCredentials(TOPOLOGY, older, {"user": "bob"})
+        assert not await localizer.update_credentials(TOPOLOGY)
+    (localizer.path_of(TOPOLOGY) / "stormconf.ser").unlink()
+    await localizer.localize(TOPOLOGY)  # fetched again: what is here is newer
+    assert localizer.credentials(TOPOLOGY).values == {"user": "ann"}
+    file.write_text("{}")
+    assert localizer.credentials(TOPOLOGY).number == 0
+    assert await localizer.update_credentials(TOPOLOGY)

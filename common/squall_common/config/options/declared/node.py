@@ -529,11 +529,11 @@ OPTIONS = (
         "task.credentials.poll.secs",
         SECS,
         30,
-        "How often a worker checks for new credentials.",
+        "How often a supervisor checks for new credentials of the topologies that it runs; their "
+        "workers have them a second later.",
         scope=DAEMON,
-        readers=NO_READER,
+        readers=SUPERVISOR,
         unit="seconds",
-        ignored="credentials do not reach workers yet",
     ),
     Option(
         "executor.metrics.frequency.secs",

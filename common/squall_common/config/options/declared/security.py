@@ -14,7 +14,7 @@ from squall_common.config.options.declaration import (
     SUPERVISOR,
     Option,
 )
-from squall_common.config.options.kinds import TEXT, YES_NO, either, list_of, map_of
+from squall_common.config.options.kinds import TEXT, YES_NO, either, list_of, map_of, number
 
 NAMES = list_of(TEXT)
 _GROUPS_FROM = replace(
@@ -151,5 +151,32 @@ OPTIONS: tuple[Option, ...] = (
         scope=DAEMON,
         readers=NIMBUS,
         secured=True,
+    ),
+    Option(
+        "nimbus.autocredential.plugins.classes",
+        NAMES,
+        None,
+        "Classes (module:name) that add to a topology's credentials when it is submitted: "
+        "`populate_credentials(credentials, topology_conf, owner)`.",
+        scope=DAEMON,
+        readers=NIMBUS,
+    ),
+    Option(
+        "nimbus.credential.renewers.classes",
+        NAMES,
+        None,
+        "Classes (module:name) that renew the credentials of running topologies: "
+        "`renew(credentials, topology_conf, owner)`.",
+        scope=DAEMON,
+        readers=NIMBUS,
+    ),
+    Option(
+        "nimbus.credential.renewers.freq.secs",
+        number(1.0, 86_400.0),
+        600,
+        "How often the leader calls nimbus.credential.renewers.classes for each topology.",
+        scope=DAEMON,
+        readers=NIMBUS,
+        unit="seconds",
     ),
 )

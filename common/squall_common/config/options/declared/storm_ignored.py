@@ -413,12 +413,6 @@ KEYS: tuple[StormKey, ...] = (
         },
     ),
     *ignored(
-        "no credentials are renewed",
-        {
-            "nimbus.credential.renewers.freq.secs": 600,
-        },
-    ),
-    *ignored(
         "groups are looked up again after two minutes",
         {
             "storm.group.mapping.service.cache.duration.secs": 120,

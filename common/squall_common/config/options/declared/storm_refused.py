@@ -146,10 +146,9 @@ KEYS: tuple[StormKey, ...] = (
         },
     ),
     *refused(
-        "credentials do not reach workers yet, and no plug-in fetches or renews them",
+        "no plug-in of a topology runs: plug-ins that fill in and renew credentials are Nimbus' "
+        "(nimbus.autocredential.plugins.classes)",
         {
-            "nimbus.autocredential.plugins.classes": None,
-            "nimbus.credential.renewers.classes": None,
             "topology.auto-credentials": None,
         },
     ),
