@@ -129,7 +129,8 @@ def _read_own(options: SecurityOptions, ca: x509.Certificate, cluster: str) -> O
 class RevokedFile:
     """The certificates that the CA has revoked, from a file that is read again when it changes. A
     file with a lower number than one that was read before is refused, and so is one whose signature
-    is wrong: the last good one counts."""
+    is wrong: the last good one counts. Of two different lists with one number, which come of two
+    copies of the CA's folder, both count until a higher one comes."""
 
     def __init__(self, path: str | None, trusted: Trusted, kept: Path) -> None:
         self._path = path
@@ -160,16 +161,18 @@ class RevokedFile:
             now = (found.st_mtime_ns, found.st_ino)
             if now == self._stat:
                 return None
-            self._take(Path(self._path).read_text("ascii", "replace"))
+            problem = self._take(Path(self._path).read_text("ascii", "replace"))
         except OSError as error:  # it cannot be read, or its copy not be written: tried again
             return str(error)
         except ConfigError as error:
             self._stat = now
             return str(error)
         self._stat = now
-        return None
+        return problem
 
-    def _take(self, text: str) -> None:
+    def _take(self, text: str) -> str | None:
+        """Go by a list; returns what is wrong with one that counts nevertheless. Raises
+        ConfigError for one that does not."""
         try:
             found = RevokedCertificates.verify(text, self._trusted.cluster, self._trusted.ca)
         except SignatureError as error:
@@ -179,11 +182,19 @@ class RevokedFile:
                 f"storm.security.revoked: {self._path} has number {found.number}; number "
                 f"{self._list.number} was read before"
             )
+        problem = None
         if found.number > self._list.number:
             self._list = found
+        elif not found.serials <= self._list.serials:
+            self._list = RevokedCertificates(found.number, found.serials | self._list.serials)
+            problem = (
+                f"storm.security.revoked: {self._path} has number {found.number}, and so has "
+                "another list: both count. Revoke with one copy of the CA's folder only"
+            )
         if found.number > self._kept_number:
             write_atomic(self._kept, text.encode(), mode=0o600)
             self._kept_number = found.number
+        return problem
 
 
 def _read(what: str, path: str, *, private: bool = False) -> bytes:

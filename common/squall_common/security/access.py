@@ -39,6 +39,9 @@ class OpenAccess:
     def require(self, call: Call, action: str, thing: Object) -> None:
         """Return: the caller may."""
 
+    def require_name(self, call: Call, action: str, name: str) -> None:
+        """Return: the caller may."""
+
     def may(self, call: Call, action: str, thing: Object) -> bool:
         """Return True."""
         return True
@@ -97,6 +100,15 @@ class SecuredAccess:
     ) -> list[T]:
         """The things of a list to which the caller may do the action."""
         return visible(caller_of(call), action, things, object_of, self.acls, self._now())
+
+    def require_name(self, call: Call, action: str, name: str) -> None:
+        """Decide on the name of a topology that does not exist yet: a token for some topologies
+        makes no others. Raises AuthorizationException."""
+        caller = caller_of(call)
+        scope = None if caller is None else caller.scope.topologies
+        if scope is not None and name not in scope:
+            denied = Denied(f"the token of {caller} is not for topology {name!r}")
+            self._refuse(call, action, None, denied)
 
     def _decide(self, call: Call, action: str, thing: Object) -> None:
         decision = authorize(caller_of(call), action, thing, self.acls, self._now())

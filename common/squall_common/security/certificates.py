@@ -194,10 +194,16 @@ def check_issued(
         raise CertificateError(
             f"the certificate expired at {certificate.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}"
         )
-    constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
+    try:
+        constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
+        uris = _uris(certificate)
+    except x509.ExtensionNotFound:
+        raise CertificateError("it does not say whether it is a CA's certificate") from None
+    except (ValueError, x509.DuplicateExtension):
+        raise CertificateError("its extensions cannot be read") from None
     if constraints.value.ca:
         raise CertificateError("it is a CA's certificate")
-    role, name = parse_identity(_uris(certificate), cluster)
+    role, name = parse_identity(uris, cluster)
     return Holder(role, name, certificate.serial_number)
 
 

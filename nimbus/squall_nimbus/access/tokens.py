@@ -4,6 +4,11 @@ The register (`squall_common.security.revocation`) is signed, and published in Z
 Nimbus looks there every ten seconds, and keeps the highest number that it has seen on its own disk:
 a ZooKeeper that is rolled back, or emptied, revives no token.
 
+When the certificate of the Nimbus that signed it is revoked, the register on a Nimbus' own disk
+counts on: it was good when it was kept. In ZooKeeper it is refused, and the leader publishes its
+own in its place. A Nimbus that knows no register goes by what a revoked one has revoked: it can
+only deny.
+
 A Nimbus makes its signing keys anew after each start, and keeps them in memory alone: what they
 sign carries their endorsement, so they are not needed later.
 """
@@ -12,10 +17,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
 from pathlib import Path
 
 from squall_common.authentication.files import RevokedFile, Trusted
-from squall_common.cluster.leader import Fence
+from squall_common.cluster.leader import Fence, NotLeaderError
 from squall_common.cluster.state import ClusterState
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.files import write_atomic
@@ -53,6 +59,8 @@ class Tokens:
         self._fence = fence
         self._clock = clock
         self._trust = Trust(trusted.cluster, trusted.ca, revoked.serials)
+        self._past = Trust(trusted.cluster, trusted.ca)  # by Nimbus nodes that were revoked, too
+        self._refused = False  # what is in ZooKeeper
         self._register = TokenRegister()
         self._unwritten: bytes | None = None  # a register that could not be written to the disk yet
         self._keys: dict[Use, SigningKey] = {}
@@ -72,7 +80,7 @@ class Tokens:
         self._revoked.open()
         if self._file.exists():
             try:
-                self._register = TokenRegister.verify(self._file.read_text("ascii"), self._trust)
+                self._register = TokenRegister.verify(self._file.read_text("ascii"), self._past)
             except (OSError, ValueError) as error:
                 raise SquallError(
                     f"the register of tokens, {self._file}, cannot be read: {error}",
@@ -86,18 +94,31 @@ class Tokens:
             log.error("revoked_certificates_refused", reason=why, left_out=left_out)
         async with self._lock:
             await self._look()
+        if self._refused and self._register.number:
+            try:
+                await self._change(lambda register: replace(register, number=register.number + 1))
+            except (NotLeaderError, SquallError, SignatureError) as error:
+                log.debug("token_register_not_replaced", error=error)  # the leader does it
 
     async def _look(self) -> None:
         await self._write()
         found = await self._state.token_register()
+        self._refused = False
         if found is None:
             return
+        text = found.decode("ascii", "replace")
         try:
-            seen = TokenRegister.verify(found.decode("ascii", "replace"), self._trust)
+            seen = TokenRegister.verify(text, self._trust)
         except SignatureError as error:
+            self._refused = True
             if (left_out := self._throttle.left_out("register")) is not None:
                 log.error("token_register_refused", reason=error, left_out=left_out)
-            return
+            if self._register.number:
+                return
+            try:
+                seen = TokenRegister.verify(text, self._past)
+            except SignatureError:
+                return
         if seen.number < self._register.number:
             if (left_out := self._throttle.left_out("rolled back")) is not None:
                 log.error(

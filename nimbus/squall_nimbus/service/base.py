@@ -20,7 +20,7 @@ from squall_nimbus.blobs.keys import KeyRefusedError
 from squall_nimbus.blobs.store import BlobExistsError, BlobNotFoundError
 from squall_nimbus.nimbus import Nimbus
 from squall_nimbus.topologies.lifecycle import NoTransitionError
-from squall_nimbus.topologies.lifecycle_shell import TopologyNotAliveError
+from squall_nimbus.topologies.lifecycle_shell import ALLOWED, TopologyNotAliveError
 from squall_nimbus.topologies.submit import TopologyAliveError
 from squall_thrift import storm
 from squall_thrift.protocol.messages import ApplicationErrorType, ThriftApplicationError
@@ -81,6 +81,9 @@ def operation(
         if find is None and not decides and ACTIONS[action_name].kind is not Kind.CLUSTER:
             raise TypeError(f"{method.__name__} does not say which object {action_name} acts on")
 
+        argument = by_name or by_either
+        said = None if argument is None else _position(method, argument)
+
         @action(action_name)
         @functools.wraps(method)
         async def call(*args: Any) -> Any:
@@ -92,6 +95,12 @@ def operation(
                     if isinstance(thing, Topology):
                         _require_visible(access, request, action_name, thing, args[2:])
                     access.require(request, action_name, thing)
+                    if said is not None and isinstance(thing, Topology):
+                        token = ALLOWED.set((args[said], thing.id))
+                        try:
+                            return await method(*args)
+                        finally:
+                            ALLOWED.reset(token)
                 return await method(*args)
             except Exception as error:
                 translated = _translated(error)
@@ -115,6 +124,10 @@ def _require_visible(
         raise TopologyNotAliveError(thing.name if thing.name in arguments else thing.id)
 
 
+def _position(method: Callable[..., Any], argument: str) -> int:
+    return list(inspect.signature(method).parameters).index(argument)
+
+
 def _topology(
     method: Callable[..., Any], by_name: str | None, by_id: str | None, by_either: str | None
 ) -> Find | None:
@@ -122,7 +135,7 @@ def _topology(
     argument = by_name or by_id or by_either
     if argument is None:
         return None
-    at = list(inspect.signature(method).parameters).index(argument) - 2  # self, call
+    at = _position(method, argument) - 2  # self, call
 
     async def find(service: Calls, arguments: tuple[Any, ...]) -> Object:
         said = needed(arguments[at], argument)

@@ -51,14 +51,12 @@ class BlobCalls(Calls):
         if why is not None:
             raise storm.AuthorizationException(msg=why)
 
-    def _may_see(self, call: Call, meta: BlobMeta) -> bool:
+    def _may_see(self, call: Call, meta: BlobMeta, action: str = "getBlobMeta") -> bool:
         """Whether the caller has any access at all: Storm's READ, WRITE or ADMIN."""
         access = self.nimbus.access
         if access.secured:
             bits = (READ, WRITE, ADMIN)
-            return any(
-                access.may(call, "getBlobMeta", Blob(meta.key, meta.acl, bit)) for bit in bits
-            )
+            return any(access.may(call, action, Blob(meta.key, meta.acl, bit)) for bit in bits)
         return may_see(meta.acl, self._caller(call), meta.key)
 
     def _allowed(self, call: Call, key: str, bits: int) -> BlobMeta:
@@ -259,7 +257,8 @@ class BlobCalls(Calls):
         meta = self.nimbus.blobs.find(needed(key, "key"))
         if meta is None:
             raise refused(f"there is no blob {key}")
-        if self.nimbus.access.secured:
+        # Who may only write it announces it, too.
+        if self.nimbus.access.secured and not self._may_see(call, meta, call.operation):
             self._check_access(call, meta, READ)
 
     @operation("isRemoteBlobExists", decides=True)

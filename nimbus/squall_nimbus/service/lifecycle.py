@@ -29,6 +29,7 @@ class LifecycleCalls(Calls):
         options: storm.SubmitOptions | None,
     ) -> None:
         await self.nimbus.leader_elector.require()
+        self.nimbus.access.require_name(call, "submitTopology", needed(name, "name"))
         inactive = (
             options is not None and options.initial_status == storm.TopologyInitialStatus.INACTIVE
         )

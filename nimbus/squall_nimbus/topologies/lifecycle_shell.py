@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from squall_common.cluster.codec import CorruptStateError
@@ -97,6 +98,11 @@ class TopologyNotAliveError(Exception):
         super().__init__(f"{name} is not alive")
 
 
+# (what a caller said, the id of the topology for which it was allowed): a topology of the same name
+# that was submitted since is not found by the same call.
+ALLOWED: ContextVar[tuple[str, str] | None] = ContextVar("allowed topology", default=None)
+
+
 @dataclass(slots=True)
 class _Pending:
     event: DoRebalance | Remove
@@ -137,9 +143,12 @@ class LifecycleShell:
         self._pending: dict[str, _Pending] = {}
 
     async def find(self, name: str) -> tuple[str, StormBase]:
-        """Return id and base of the live topology of that name. Raises TopologyNotAliveError."""
+        """Return id and base of the live topology of that name. Raises TopologyNotAliveError, also
+        if it is another one than the caller was allowed to act on."""
+        allowed = ALLOWED.get()
+        only = allowed[1] if allowed is not None and allowed[0] == name else None
         for topology_id in await self._state.topology_ids():
-            if topology_name_of_or_none(topology_id) == name:
+            if topology_name_of_or_none(topology_id) == name and only in (None, topology_id):
                 base = await self._state.storm_base(topology_id)
                 if base is not None:
                     return topology_id, base

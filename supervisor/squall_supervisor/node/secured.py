@@ -3,6 +3,7 @@ certificates."""
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import time
 from collections.abc import Callable, Mapping
@@ -18,6 +19,7 @@ from squall_common.errors import ConfigError
 from squall_common.security.identity import Role
 from squall_supervisor.confine.users import ENABLED
 from squall_thrift.serving.server import ThriftServer
+from squall_thrift.serving.throttle import Throttle
 
 if TYPE_CHECKING:
     from squall_common.authentication.files import RevokedFile, Trusted
@@ -87,6 +89,7 @@ class SecuredServer:
         )
         assert trusted.own is not None
         self._revoked = revoked
+        self._throttle = Throttle()
         self._tasks = BackgroundTasks(
             lambda task, error: log.error("task_crashed", task=task, exc_info=error)
         )
@@ -108,9 +111,9 @@ class SecuredServer:
         self._file.close()
 
     async def _refresh(self) -> None:
-        why = self._revoked.refresh()
-        if why is not None:
-            log.error("revoked_certificates_refused", reason=why)
+        why = await asyncio.to_thread(self._revoked.refresh)
+        if why is not None and (left_out := self._throttle.left_out("revoked")) is not None:
+            log.error("revoked_certificates_refused", reason=why, left_out=left_out)
 
 
 class _Certificates:

@@ -299,6 +299,93 @@ async def test_a_limited_token_does_what_it_lists(nimbus: SecuredNimbus) -> None
             assert not await allowed(client, method, arguments)
 
 
+async def test_a_token_for_some_topologies_submits_no_others(nimbus: SecuredNimbus) -> None:
+    actions = ["submitTopology", "fileUpload", "getLeader"]
+    async with nimbus.user("alice") as alice:
+        token = await alice.call("createToken", None, 3600, "ci", actions, ["count"])
+    async with nimbus.client(nimbus.certificates.by_token(token)) as client:
+        with pytest.raises(storm.AuthorizationException, match="not allowed"):
+            await submit(client, "sum")
+        await submit(client, "count")
+    refusals = [line for line in audit(nimbus) if "sum" in line.get("reason", "")]
+    assert [line["action"] for line in refusals] == ["submitTopology"]
+
+
+@pytest.mark.parametrize("method", ["killTopology", "deactivate"])
+async def test_a_call_acts_on_the_topology_for_which_it_was_allowed(
+    nimbus: SecuredNimbus, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """Another user takes its name between the decision and the act."""
+    one = nimbus.local.nimbus
+    async with nimbus.user("alice") as alice, nimbus.user("bob") as bob:
+        await submit(alice, "count")
+        first, _ = await one.lifecycle.find("count")
+        require = one.leader_elector.require
+        replaced: list[str] = []
+
+        async def replace_first() -> Any:
+            if not replaced:
+                replaced.append(first)
+                await one.state.remove_topology(first)
+                await submit(bob, "count")
+            return await require()
+
+        monkeypatch.setattr(one.leader_elector, "require", replace_first)
+        with pytest.raises(storm.NotAliveException):
+            await alice.call(method, "count")
+        assert replaced
+        second, base = await one.lifecycle.find("count")
+        assert (second != first, base.owner) == (True, "bob")
+        with pytest.raises(storm.NotAliveException):  # alice may not even look at it
+            await alice.call(method, "count")
+        await bob.call(method, "count")
+
+
+async def test_who_may_only_write_a_blob_announces_it(nimbus: SecuredNimbus) -> None:
+    access = [
+        storm.AccessControl(type=storm.AccessControlType.USER, name="bob", access=WRITE),
+    ]
+    async with nimbus.user("alice") as alice:
+        meta = storm.SettableBlobMeta(acl=access)
+        session = await alice.call("beginCreateBlob", "shared", meta)
+        await alice.call("finishBlobUpload", session)
+    async with nimbus.user("bob") as bob:
+        await bob.call("createStateInZookeeper", "shared")
+    async with nimbus.user("eve") as eve:
+        with pytest.raises(ThriftApplicationError, match="is not allowed"):
+            await eve.call("createStateInZookeeper", "shared")
+
+
+async def test_what_a_revoked_nimbus_has_signed_keeps_no_one_from_starting(
+    tmp_path: Path,
+) -> None:
+    certificates = Certificates(tmp_path / "certificates").create()
+    folder = tmp_path / "nimbus"
+    async with secured_nimbus(folder, certificates) as running, running.user("alice") as alice:
+        token = await alice.call("createToken", None, 3600, "", None, None)
+        await alice.call("revokeTokens", None)
+        signed = await running.local.state.token_register()
+        number = running.local.nimbus.tokens.tokens().number  # type: ignore[union-attr]
+    assert signed is not None
+    certificates.authority.revoke(certificates.folder / "nimbus-n1.pem")
+    other = certificates.conf(Role.NIMBUS, "n2")
+    for disk in (folder, tmp_path / "empty"):  # the register is known here, and is not
+        async with secured_nimbus(disk, certificates, other) as running:
+            tokens = running.local.nimbus.tokens
+            assert tokens is not None
+            await running.local.state.put_token_register(signed)
+            await tokens.refresh()
+            published = await running.local.state.token_register()
+            assert published not in (None, signed), "the leader has signed it anew"
+            assert tokens.tokens().number > number
+            with pytest.raises(ThriftTransportError, match="its log says why"):
+                async with running.client(certificates.by_token(token)):
+                    pass
+            async with running.user("alice") as alice:
+                again = await alice.call("createToken", None, 3600, "", None, None)
+                assert again
+
+
 async def test_a_certificate_that_the_ca_has_revoked_ends(
     tmp_path: Path,
 ) -> None:

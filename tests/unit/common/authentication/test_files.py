@@ -74,3 +74,25 @@ def test_a_list_counts_though_its_copy_cannot_be_written_yet(
     again = followed(prod, tmp_path)
     with pytest.raises(files.ConfigError, match="number 1 was read before"):
         again.open()
+
+
+def test_of_two_lists_with_one_number_both_count(prod: Signers, tmp_path: Path) -> None:
+    """Two copies of the CA's folder have each revoked another certificate."""
+    path = tmp_path / "revoked.jws"
+    path.write_text(signed(prod, 7))
+    found = followed(prod, tmp_path)
+    found.open()
+    path.write_text(signed(prod, 8))
+    os.utime(path, (1, 1))
+    assert "both count" in str(found.refresh())
+    assert found.serials() == {7, 8}
+    assert found.refresh() is None, "it is reported once"
+    again = followed(prod, tmp_path)
+    again.open()
+    assert again.serials() == {7, 8}
+    path.write_text(signed(prod, 8, 7))
+    os.utime(path, (2, 2))
+    assert found.refresh() is None
+    path.write_text(signed(prod, 7))
+    os.utime(path, (3, 3))
+    assert "number 2 was read before" in str(found.refresh())

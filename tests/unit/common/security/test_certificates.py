@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
+
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
 from tests.support.signers import NOW, Signers
 
 from squall_common.security.certificates import (
@@ -67,3 +72,25 @@ def test_a_ca_that_is_no_cluster_s_is_refused(prod: Signers) -> None:
         read_certificate(b"-----BEGIN NOTHING-----")
     with pytest.raises(CertificateError):
         read_key(b"x")
+
+
+@pytest.mark.parametrize("with_uri", [True, False])
+def test_one_that_does_not_say_whether_it_is_a_ca_is_refused(prod: Signers, with_uri: bool) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "alice")])
+    when = datetime.datetime.fromtimestamp(NOW, datetime.UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(prod.ca.certificate.subject)
+        .public_key(key.public_key())
+        .serial_number(7)
+        .not_valid_before(when - datetime.timedelta(days=1))
+        .not_valid_after(when + datetime.timedelta(days=1))
+    )
+    if with_uri:
+        uri = x509.UniformResourceIdentifier("squall://prod/user/alice")
+        builder = builder.add_extension(x509.SubjectAlternativeName([uri]), critical=False)
+    certificate = builder.sign(prod.ca.key, SHA256())
+    with pytest.raises(CertificateError, match="does not say whether"):
+        check_issued(certificate, prod.ca.certificate, "prod", NOW)
