@@ -15,7 +15,7 @@ import pytest
 from tests.support.certificates import Certificates
 from tests.support.effort import KILL_RECORDS, KILLS
 from tests.support.nats_server import NatsServer
-from tests.support.secure import VARIABLE, check_reads, check_refusal, check_writes
+from tests.support.secure import VARIABLE, WRONG, check_reads, check_refusal, check_writes
 
 from squall import Bolt, Spout
 from squall.testing.connectors import SinkContract, SourceContract, wait_until
@@ -156,3 +156,22 @@ def test_tls_and_a_password_from_the_environment(
         check_reads(spout, "right", monkeypatch, field="data")
         check_refusal(NatsSpout(server.url, "s", durable="d", **trusting), monkeypatch)
         check_refusal(NatsSpout(server.url, "s", durable="d", **secure), monkeypatch)
+
+
+@pytest.mark.parametrize("kind", ["ca_file", "tls"])
+def test_a_server_without_tls_gets_no_password_if_tls_is_asked_for(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says that it wants the user and the password, and not TLS."""
+    made = Certificates.make(tmp_path)
+    with NatsServer.start(tmp_path, "--user", "app", "--pass", WRONG, "-DV") as server:
+        given: dict[str, Any] = {"options": {"user": "app"}, "options_env": {"password": VARIABLE}}
+        if kind == "ca_file":
+            given["ca_file"] = str(made.ca)
+        url = server.url if kind == "ca_file" else server.url.replace("nats://", "tls://")
+        check_refusal(NatsSpout(url, "s", durable="d", **given), monkeypatch, says="ask for TLS")
+        check_refusal(NatsSink(url, subject="s", **given), monkeypatch, says="ask for TLS")
+        # The server's log has what it received.
+        log = server.log_tail()
+    assert "Client connection created" in log
+    assert "CONNECT" not in log

@@ -1,4 +1,10 @@
-"""Connections to NATS."""
+"""Connections to NATS.
+
+A server says in its first message, which is in the clear, whether it wants TLS, and the client does
+what it says: with a server that does not, or somebody between who changed the message, it would
+send the password in the clear. So where TLS is asked for, it is checked before the client's first
+message, which has the password.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +13,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-import nats
+from nats.aio.client import Client
 
 from squall_connectors.base.address import tls_context, with_secrets
 
@@ -21,18 +27,51 @@ async def connect(
 ) -> Any:
     """Connect, or raise. `secrets` are options whose values are in environment variables. The
     connection does not come back by itself when it is lost: its user connects again, and knows then
-    what has to be repeated."""
-    # Any: nats-py annotates little of what is used here.
-    return await nats.connect(
-        servers.split(","),
-        allow_reconnect=False,
-        connect_timeout=5,
-        ping_interval=5,
-        max_outstanding_pings=2,
-        error_cb=_ignore,  # what matters is raised where it matters
-        **({} if ca_file is None else {"tls": tls_context(ca_file)}),
-        **with_secrets(connector, options, secrets),
-    )
+    what has to be repeated. With `ca_file`, or a server given as tls://, all of it is encrypted:
+    raises ConnectionError for a server that does not want that."""
+    urls = servers.split(",")
+    secure = ca_file is not None or any(url.strip().startswith("tls://") for url in urls)
+    client = _EncryptedClient() if secure else Client()
+    tls: dict[str, Any] = {} if ca_file is None else {"tls": tls_context(ca_file)}
+    try:
+        await client.connect(
+            urls,
+            allow_reconnect=False,
+            connect_timeout=5,
+            ping_interval=5,
+            max_outstanding_pings=2,
+            error_cb=_ignore,  # what matters is raised where it matters
+            **tls,
+            **with_secrets(connector, options, secrets),
+        )
+        if isinstance(client, _EncryptedClient) and not client.is_checked:
+            raise RuntimeError("this version of nats-py does not let the connector check its TLS")
+    except BaseException:
+        await end(client)
+        raise
+    return client
+
+
+class _EncryptedClient(Client):
+    """Sends nothing before there is TLS."""
+
+    is_checked = False
+
+    def _connect_command(self) -> bytes:
+        """The client's first message."""
+        # Of a WebSocket (wss) the client sees to that itself, before the server's first message.
+        transport: Any = self._transport
+        if self._current_server is None or self._current_server.uri.scheme != "wss":
+            writer: Any = transport._io_writer
+            if writer.get_extra_info("ssl_object") is None:
+                host, port, *_ = writer.get_extra_info("peername")
+                raise ConnectionError(
+                    f"the NATS server at {host}:{port} does not ask for TLS, so nothing was sent to"
+                    " it; give it a certificate (tls in its configuration), or leave out ca_file"
+                    " and tls://"
+                )
+        self.is_checked = True
+        return super()._connect_command()
 
 
 async def end(connection: Any) -> None:

@@ -48,10 +48,10 @@ class NatsSpout(AsyncSource):
         """`servers` are URLs, separated by commas. A consumer `durable` that does not exist is
         created at `start`, "earliest" or "latest"; one that exists keeps its position and settings.
         `options` go to `nats.connect` (user, name, user_credentials ...); `options_env` maps more
-        of them (password, token) to environment variables of the worker that hold their values. A
-        server that requires TLS must prove itself to `ca_file`, or to the system's authorities;
-        with one that does not, nothing is encrypted. The others are those of `Source`. Raises
-        InvalidTopologyError for another `start`."""
+        of them (password, token) to environment variables of the worker that hold their values.
+        With `ca_file`, or a server given as tls://, the connection is encrypted, and the server
+        must prove itself to `ca_file`, or to the system's authorities. The others are those of
+        `Source`. Raises InvalidTopologyError for another `start`."""
         super().__init__(
             in_flight_max=in_flight_max,
             max_replays=max_replays,
