@@ -207,16 +207,18 @@ class KafkaBolt(ThreadedSink):
         value_field, key_field = self._value_field, self._key_field
         try:
             values = [_encoded(tup[value_field]) for tup in tuples]
+            size = sum(map(len, filter(None, values)))
             if key_field is None:
                 messages: list[dict[str, Any]] = [{"value": value} for value in values]
             else:
+                keys = [_encoded(tup[key_field]) for tup in tuples]
+                size += sum(map(len, filter(None, keys)))
                 messages = [
-                    {"value": value, "key": _encoded(tup[key_field])}
-                    for value, tup in zip(values, tuples, strict=True)
+                    {"value": value, "key": key} for value, key in zip(values, keys, strict=True)
                 ]
         except Exception:  # a field that is missing, a value that JSON has no form for
             return None
-        return messages if sum(map(len, filter(None, values))) <= _BULK_BYTES_MAX else None
+        return messages if size <= _BULK_BYTES_MAX else None
 
     def _produce_bulk(self, producer: Producer, messages: list[dict[str, Any]]) -> dict[int, str]:
         assert self._topic is not None
