@@ -19,12 +19,14 @@ moves few large rows instead of many small ones.
     traits      the facts about users' classes that the planner needs
     session     the Spark session: Java, logs, where the Python is
     batch       builds the data frames of a plan and writes the outputs
+    lock        one driver for a checkpoint or a view
     diagnose, messages    what an error of Spark's means
     job, entry  the process behind `storm spark run`
     python      `run`, for programs and notebooks
 
     tasks/      what Spark's Python workers run
     data/       inputs and outputs
+    current/    outputs that hold the current value of each key
     view/       what people see of a plan and of its run
     state/      the state of stateful bolts between micro-batches
     stream/     a plan as a query over a stream
@@ -34,6 +36,7 @@ Rejected: one row per tuple (three times as slow, and every value would need a c
 (the cluster does not use it), and a second implementation of bolts and groupings for Spark.
 """
 
+from squall_spark.current.view import view_folder
 from squall_spark.python import Result, run
 
-__all__ = ["Result", "run"]
+__all__ = ["Result", "run", "view_folder"]

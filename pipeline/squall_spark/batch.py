@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from squall_spark.before import already_there
+from squall_spark.current import write as current
+from squall_spark.current.delta import is_table
 from squall_spark.data import datasets
 from squall_spark.data.bad_records import FAIL, OnBadRecord, keep_broken_files
 from squall_spark.data.bindings import Foreign, Format, StreamName
@@ -83,6 +85,12 @@ class Frames:
 
     def __post_init__(self) -> None:
         self.counts = Counts.make(self.spark.sparkContext)
+
+    def __enter__(self) -> Frames:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
     def build(self) -> None:
         """Describe every stage; nothing runs. Raises SquallError for data that does not exist or
@@ -287,21 +295,19 @@ def run_batch(
     (unless `overwrite`), and with the component's error when a tuple fails."""
     modes = {sink: write_mode(spark, sink, overwrite=overwrite) for sink in plan.sinks}
     frames = Frames(spark, plan, code, on_bad=on_bad or FAIL)
-    with step("opening the inputs"):
-        frames.build()
     written = []
-    try:
+    with current.held(plan.sinks), frames:
+        with step("opening the inputs"):
+            frames.build()
         for sink in plan.sinks:
-            with step(str(sink.stream)):
+            with step(sink.name):
                 look = frames.look(sink)
             with step(f"writing {sink.path}"):
-                write(frames.typed(sink, look), sink, mode=modes[sink])
-            written.append(Written(sink, frames.counts.total("written", str(sink.stream))))
+                write_output(frames, sink, look, mode=modes[sink])
+            written.append(Written(sink, frames.counts.total("written", sink.name)))
         for component in frames.unread():
             with step(component):
                 compute(frames.of[component])
-    finally:
-        frames.release()
     # After everything else: a job that fails commits nothing.
     for topic in frames.topics.values():
         if commit_group is not None:
@@ -318,6 +324,8 @@ def write_mode(spark: SparkSession, sink: Sink, *, overwrite: bool) -> str:
     """How a batch job writes an output. Raises SquallError if it is there already."""
     if overwrite:
         return "overwrite"
+    if sink.key:
+        return "append"
     if _is_there(spark, sink):
         raise already_there(sink)
     return "error"
@@ -326,9 +334,21 @@ def write_mode(spark: SparkSession, sink: Sink, *, overwrite: bool) -> str:
 def write_to_kafka(frame: DataFrame, sink: Sink, name: str, batch: int) -> int | None:
     """Write typed columns as one transaction, through the driver. Returns the number of records;
     None: batch `batch` of the job `name` was written before."""
-    place = KafkaPlace.parse(sink.path, f"--output {sink.stream}")
+    place = KafkaPlace.parse(sink.path, sink.where)
     sink_ = KafkaSink(place, f"{name}/{sink.stream}")
     return sink_.write(sink.fields, frame.toLocalIterator, batch)
+
+
+def write_output(frames: Frames, sink: Sink, look: Look, *, mode: str) -> DataFrame:
+    """Write an output of a batch job. Returns its tuples as columns. Raises SquallError."""
+    anew = mode == "overwrite"
+    look = replace(look, types=current.widen(sink, look.types, anew=anew))
+    frame = frames.typed(sink, look)
+    if current.merges(sink):
+        current.merge(frame, sink, look.types, files=look.files, anew=anew)
+    else:
+        write(frame, sink, mode=mode)
+    return frame
 
 
 def write(frame: DataFrame, sink: Sink, *, mode: str, path: str | None = None) -> None:
@@ -343,7 +363,7 @@ def write(frame: DataFrame, sink: Sink, *, mode: str, path: str | None = None) -
     if sink.format is Format.TABLE:
         writer.saveAsTable(path)
     elif sink.format is Format.SPARK:
-        foreign = Foreign.parse(path, f"--output {sink.stream}")
+        foreign = Foreign.parse(path, sink.where)
         writer.format(foreign.format).options(**foreign.options).save()
     elif sink.format is Format.CSV:
         writer.option("header", True).csv(path)
@@ -359,4 +379,6 @@ def _is_there(spark: SparkSession, sink: Sink) -> bool:
         return bool(spark.catalog.tableExists(sink.path))
     if sink.format in (Format.KAFKA, Format.SPARK):
         return False  # a topic is added to; Spark's own sinks know by themselves
+    if sink.format is Format.DELTA:
+        return is_table(sink.path)
     return datasets.exists(spark, sink.path)

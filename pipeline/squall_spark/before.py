@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterable
 
 from squall_common.errors import SquallError
+from squall_spark.current.delta import is_table
+from squall_spark.current.write import check as check_merged
 from squall_spark.data.bindings import Foreign, Format
 from squall_spark.data.datasets import not_there
 from squall_spark.data.kafka_sink import KafkaPlace, check_client
@@ -53,17 +55,23 @@ def check_outputs(sinks: Iterable[Sink], *, overwrite: bool = False) -> None:
     is there, on this machine."""
     for sink in sinks:
         if sink.format is Format.KAFKA:
-            KafkaPlace.parse(sink.path, f"--output {sink.stream}")
-            check_client(f"--output {sink.stream}")
+            KafkaPlace.parse(sink.path, sink.where)
+            check_client(sink.where)
+        elif sink.key:
+            check_merged(sink)
         elif sink.format is Format.SPARK:
-            Foreign.parse(sink.path, f"--output {sink.stream}")
+            Foreign.parse(sink.path, sink.where)
+        elif sink.format is Format.DELTA:
+            check_merged(sink)
+            if not overwrite and is_table(sink.path):
+                raise already_there(sink)
         elif not overwrite and is_here(sink.path, sink.format) and os.path.lexists(sink.path):
             raise already_there(sink)
 
 
 def already_there(sink: Sink) -> SquallError:
-    what = "table" if sink.format is Format.TABLE else "folder"
+    what = "table" if sink.format in (Format.TABLE, Format.DELTA) else "folder"
     return SquallError(
-        f"--output {sink.stream}: the {what} {sink.path} already exists",
+        f"{sink.where}: the {what} {sink.path} already exists",
         hint="choose another, or replace it: --overwrite",
     )

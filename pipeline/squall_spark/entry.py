@@ -76,8 +76,8 @@ def run_on_spark(
     if job.commit_group is not None:
         check_group(plan, job.commit_group)
     # Imported late: that pyarrow or PySpark is missing is reported before.
+    from squall_spark.lock import checkpoint_lock
     from squall_spark.stream.inputs import Limits
-    from squall_spark.stream.lock import checkpoint_lock
     from squall_spark.stream.query import check_stream
 
     limits = Limits(job.max_rows, job.max_files, job.max_bytes)
@@ -155,7 +155,7 @@ def _run(job: Job, session: Session, plan: SparkPlan, limits: Limits) -> None:
         except Exception as error:
             raise spark_error(error, job.log_file, plan) from error
     for one in done.written:
-        _say(f"wrote {one.rows} tuples of {str(one.sink.stream)!r} to {one.sink.path}")
+        _say(f"wrote {one.rows} tuples of {one.sink.name!r} to {one.sink.path}")
     for stream, topic in done.topics.items():
         ends = ", ".join(f"{number}: {end}" for number, end in topic.ends.items())
         whom = "" if job.commit_group is None else f"; group {job.commit_group!r} goes on there"

@@ -14,6 +14,7 @@ from squall_spark.data.bad_records import OnBadRecord
 from squall_spark.data.bindings import (
     NAMED,
     Source,
+    StreamName,
     Target,
     parse_input,
     parse_output,
@@ -47,6 +48,43 @@ def with_filters(sources: Sequence[Source], filters: Mapping[str, str]) -> list[
     return [replace(source, filter=wanted.get(source.stream)) for source in sources]
 
 
+def with_fields(
+    outputs: Sequence[Target],
+    current: Sequence[Target],
+    partition_by: Mapping[str, Sequence[str]],
+    keys: Mapping[str, Sequence[str]],
+) -> list[Target]:
+    """All outputs, with the fields that divide them, and with the keys of those that hold current
+    values; both are given by stream. Raises SquallError."""
+    folders = _by_stream("--partition-by", partition_by, "--output", [*outputs, *current])
+    key = _by_stream("--key", keys, "--current", current)
+    for target in current:
+        if target.stream not in key:
+            raise SquallError(
+                f"--current {target.stream} has no key",
+                hint=f"name the fields that are: --key {target.stream}=FIELD,FIELD",
+            )
+    return [
+        *(replace(t, partition_by=folders.get(t.stream, ())) for t in outputs),
+        *(replace(t, partition_by=folders.get(t.stream, ()), key=key[t.stream]) for t in current),
+    ]
+
+
+def _by_stream(
+    option: str, given: Mapping[str, Sequence[str]], of: str, targets: Sequence[Target]
+) -> dict[StreamName | None, tuple[str, ...]]:
+    found: dict[StreamName | None, tuple[str, ...]] = {
+        parse_stream(name): tuple(fields) for name, fields in given.items()
+    }
+    for stream in found:
+        if stream not in {target.stream for target in targets}:
+            raise SquallError(
+                f"{option} {stream}: there is no {of} {stream}",
+                hint=f"name the stream: {of} {stream}=PATH",
+            )
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """One run. Paths of files on this machine are absolute."""
@@ -68,6 +106,8 @@ class Job:
     parallelism: tuple[tuple[str, int], ...] = ()  # numbers of tasks, by component
     filters: tuple[tuple[str, str], ...] = ()  # SQL conditions, by input
     partition_by: tuple[tuple[str, tuple[str, ...]], ...] = ()  # fields, by output
+    current: tuple[str, ...] = ()  # outputs of current values, as on the command line
+    keys: tuple[tuple[str, tuple[str, ...]], ...] = ()  # fields, by output of current values
     commit_group: str | None = None  # batch: the consumer group that goes on from Kafka's end
     explain: bool = False  # print the plan instead of running it
 
@@ -79,18 +119,8 @@ class Job:
     def targets(self) -> list[Target]:
         """Raises SquallError."""
         targets = [absolute_target(parse_output(text)) for text in self.outputs]
-        fields = {parse_stream(name): each for name, each in self.partition_by}
-        known = {target.stream for target in targets}
-        for stream in fields:
-            if stream not in known:
-                raise SquallError(
-                    f"--partition-by {stream}: there is no --output {stream}",
-                    hint=f"name the stream in its output: --output {stream}=PATH",
-                )
-        return [
-            t if t.stream is None else replace(t, partition_by=tuple(fields.get(t.stream, ())))
-            for t in targets
-        ]
+        current = [absolute_target(parse_output(text, "--current")) for text in self.current]
+        return with_fields(targets, current, dict(self.partition_by), dict(self.keys))
 
     def on_bad(self) -> OnBadRecord:
         if self.on_bad_record in ("fail", "skip"):
@@ -103,8 +133,8 @@ class Job:
     @classmethod
     def from_json(cls, text: str) -> Job:
         values: dict[str, Any] = json.loads(text)
-        for name in ("inputs", "outputs"):
-            values[name] = tuple(values[name])
-        for name in ("spark_conf", "parallelism", "filters", "partition_by"):
+        for name in ("inputs", "outputs", "current"):
+            values[name] = tuple(values.get(name, ()))
+        for name in ("spark_conf", "parallelism", "filters", "partition_by", "keys"):
             values[name] = tuple((key, value) for key, value in values.get(name, ()))
         return cls(**values)

@@ -86,6 +86,17 @@ class Sink:
     columns: tuple[Column, ...] = ()  # the types of its fields, if all are declared and plain
     measured: bool = True  # its tuples are read once more before, for their types or their size
     partition_by: tuple[str, ...] = ()
+    key: tuple[str, ...] = ()  # the newest tuple of each key is kept; see `current`
+
+    @property
+    def name(self) -> str:
+        """Of a stream there may be both its tuples and its current values."""
+        return f"{self.stream} (current)" if self.key else str(self.stream)
+
+    @property
+    def where(self) -> str:
+        """The option that has asked for it."""
+        return f"{'--current' if self.key else '--output'} {self.stream}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,26 +352,35 @@ def _output_problems(topology: Topology, outputs: Sequence[Target]) -> Iterable[
                 )
             continue
         component = topology.components.get(name.component)
+        where = f"{'--current' if target.key else '--output'} {name}"
         if component is None:
             known = ", ".join(map(repr, topology.components))
-            yield f"--output {name}: there is no component {name.component!r} (there are {known})"
+            yield f"{where}: there is no component {name.component!r} (there are {known})"
         elif name.stream not in component.streams:
             yield (
-                f"--output {name}: {name.component!r} has no stream {name.stream!r} "
+                f"{where}: {name.component!r} has no stream {name.stream!r} "
                 f"(it has {_names(component.streams)})"
             )
         elif not component.streams[name.stream].fields:
-            yield f"--output {name}: the stream has no fields"
+            yield f"{where}: the stream has no fields"
         elif component.streams[name.stream].direct:
-            yield f"--output {name}: a direct stream cannot be written"
-        elif target.partition_by:
-            yield from _partition_problems(target, component.streams[name.stream].fields)
+            yield f"{where}: a direct stream cannot be written"
+        else:
+            fields = component.streams[name.stream].fields
+            yield from _partition_problems(target, fields)
+            yield from _key_problems(target, fields)
+    asked = Counter((t.stream, bool(t.key)) for t in outputs if t.stream is not None)
+    for (name, keyed), times in asked.items():
+        if times > 1:
+            yield f"{'--current' if keyed else '--output'} {name} is given twice"
     places = [target.path for target in outputs]
     for path in sorted({path for path in places if places.count(path) > 1}):
         yield f"--output {path} is given twice"
 
 
 def _partition_problems(target: Target, fields: Sequence[str]) -> Iterable[str]:
+    if not target.partition_by:
+        return
     where = f"--partition-by {target.stream}"
     unknown = [name for name in target.partition_by if name not in fields]
     if unknown:
@@ -370,6 +390,26 @@ def _partition_problems(target: Target, fields: Sequence[str]) -> Iterable[str]:
         yield f"{where}: no field is left to write"
     if target.format is Format.KAFKA:
         yield f"{where}: a topic has no folders"
+
+
+def _key_problems(target: Target, fields: Sequence[str]) -> Iterable[str]:
+    if not target.key:
+        return
+    where = f"--key {target.stream}"
+    unknown = [name for name in target.key if name not in fields]
+    if unknown:
+        yield f"{where}: the stream has no field {_names(unknown)} (it has {_names(fields)})"
+    jdbc = target.format is Format.SPARK and target.path.partition("?")[0].lower() == "jdbc"
+    if target.format not in (Format.PARQUET, Format.DELTA) and not jdbc:
+        what = target.format.value
+        if target.format is Format.SPARK:
+            what += f":{target.path.partition('?')[0]}"
+        yield (
+            f"--current {target.stream}: {what} cannot be updated by key; use a folder of Parquet, "
+            "delta:PATH, or spark:jdbc?..."
+        )
+    if jdbc and target.partition_by:
+        yield f"--current {target.stream}: a table of a database has no folders (--partition-by)"
 
 
 def _names(streams: Iterable[str]) -> str:
@@ -397,16 +437,16 @@ def _sinks(
     tasks: Mapping[int, str],
 ) -> list[Sink]:
     """The outputs, without their tasks."""
-    wanted: dict[StreamName, Target] = {}
+    wanted: dict[tuple[StreamName, bool], Target] = {}
     for target in outputs:
         if target.stream is None:
             for leaf in leaves(topology):
                 folder = str(leaf).replace(":", ".").replace("/", "_")
                 path = f"{target.path.rstrip('/')}/{folder}"
-                wanted.setdefault(leaf, replace(target, path=path))
+                wanted.setdefault((leaf, False), replace(target, path=path))
     for target in outputs:
         if target.stream is not None:
-            wanted[target.stream] = target
+            wanted[target.stream, bool(target.key)] = target
     counts = Counter(tasks.values())
     return [
         Sink(
@@ -418,8 +458,9 @@ def _sinks(
             columns=_plain(columns.get(stream, ())),
             measured=not _plain(columns.get(stream, ())) or counts[stream.component] > _FEW_TASKS,
             partition_by=target.partition_by,
+            key=target.key,
         )
-        for stream, target in wanted.items()
+        for (stream, _), target in wanted.items()
     ]
 
 
@@ -472,7 +513,7 @@ def _plain(columns: tuple[Column, ...]) -> tuple[Column, ...]:
 
 
 def _sink_id(sink: Sink) -> str:
-    return f"output of {sink.stream}"
+    return f"output of {sink.name}"
 
 
 def _for_the_engine(topology: Topology, conf: Mapping[str, Any], sinks: Sequence[Sink]) -> Topology:

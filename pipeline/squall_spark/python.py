@@ -27,7 +27,7 @@ from squall_spark.data.bindings import (
     parse_output,
     parse_stream,
 )
-from squall_spark.job import absolute_source, absolute_target, with_filters
+from squall_spark.job import absolute_source, absolute_target, with_fields, with_filters
 from squall_spark.plan import Sink, SparkPlan, make_plan, with_parallelism
 from squall_spark.tasks.code import Code
 from squall_spark.traits import traits_of
@@ -116,6 +116,9 @@ def run(
     on_bad_record: str = "fail",
     overwrite: bool = False,
     filters: Mapping[str, str] | None = None,
+    partition_by: Mapping[str, Sequence[str]] | None = None,
+    current: Mapping[str, str] | None = None,
+    keys: Mapping[str, Sequence[str]] | None = None,
     progress: bool | None = None,
 ) -> Result:
     """Run a topology on Spark, as a batch job.
@@ -129,7 +132,9 @@ def run(
     bolt consumes), or a mapping from streams to places as after `--output BOLT=`, which are written
     as well. `parallelism` sets numbers of tasks by component, `conf` is the topology's
     configuration, `filters` are conditions in SQL by input, `on_bad_record` is `"fail"`, `"skip"`
-    or a folder, `overwrite` replaces existing outputs.
+    or a folder, `overwrite` replaces existing outputs. `partition_by` are fields by written output:
+    a folder for each of their values. `current` are places by stream, as after `--current BOLT=`,
+    that get the newest tuple of each key, and `keys` are the fields of these keys.
 
     `spark` is the session; by default the active one, or a new one on all cores of this machine,
     which is kept for later calls and ends with the program. Spark Connect is not supported.
@@ -151,7 +156,10 @@ def run(
     stored = normalize_topology_conf(
         conf or {}, default_conf(), name=name, components=made.component_confs
     )
-    plan = make_plan(name, made, stored, traits_of(made), sources, _targets(made, outputs))
+    targets = with_fields(
+        _targets(made, outputs), _places(current or {}, "--current"), partition_by or {}, keys or {}
+    )
+    plan = make_plan(name, made, stored, traits_of(made), sources, targets)
     check_inputs(plan)
     written = [sink for sink in plan.sinks if sink.format is not Format.FRAME]
     check_outputs(written, overwrite=overwrite)
@@ -172,7 +180,8 @@ def _computed(
     overwrite: bool,
     progress: bool | None,
 ) -> Result:
-    from squall_spark.batch import Frames, compute, write, write_mode
+    from squall_spark.batch import Frames, compute, write_mode, write_output
+    from squall_spark.current.write import held
     from squall_spark.entry import is_of_spark, spark_error
     from squall_spark.view.progress import Progress, silent
 
@@ -188,12 +197,15 @@ def _computed(
             frames.build()
         outputs = {}
         for sink in plan.sinks:
-            with step(str(sink.stream)):
-                frame = frames.typed(sink, frames.look(sink))
-            outputs[str(sink.stream)] = frame
+            with step(sink.name):
+                look = frames.look(sink)
             if sink in modes:
-                with step(f"writing {sink.path}"):
-                    write(frame, sink, mode=modes[sink])
+                with step(f"writing {sink.path}"), held([sink]):
+                    frame = write_output(frames, sink, look, mode=modes[sink])
+            else:
+                frame = frames.typed(sink, look)
+            if not sink.key:
+                outputs[str(sink.stream)] = frame
         for component in frames.unread():
             with step(component):
                 compute(frames.of[component])
@@ -229,13 +241,19 @@ def _targets(
     from squall_spark.plan import leaves
 
     if isinstance(outputs, Mapping):
-        return [absolute_target(parse_output(f"{name}={place}")) for name, place in outputs.items()]
+        return _places(outputs, "--output")
     if outputs is None:
         streams = leaves(topology)
     else:
         names = [outputs] if isinstance(outputs, str) else outputs
         streams = [parse_stream(each) for each in names]
     return [Target(stream, f"(DataFrame {stream})", Format.FRAME) for stream in streams]
+
+
+def _places(places: Mapping[str, str], option: str) -> list[Target]:
+    return [
+        absolute_target(parse_output(f"{name}={place}", option)) for name, place in places.items()
+    ]
 
 
 def _frame(session: SparkSession, plan: SparkPlan, stream: StreamName, value: Any) -> DataFrame:

@@ -37,6 +37,7 @@ def start(folder: Path, *options: str) -> subprocess.Popen[bytes]:
         *("--spark-conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"),
         *("--spark-conf", f"spark.local.dir={folder}/local"),
         *("--input", "records=json:in", "--output", "count=out", *options),
+        *("--current", "count=now", "--key", "count=word"),
         *(str(ROOT / "examples" / "history"), "words"),
     ]
     with (folder / "messages").open("ab") as messages:
@@ -110,3 +111,6 @@ def test_killing_the_driver_mid_stream_loses_and_repeats_nothing(tmp_path: Path)
     assert Counter(rows) == Counter(
         (word, n) for word, most in counts.items() for n in range(1, most + 1)
     )
+    now = pq.read_table(tmp_path / "now" / "current").to_pylist()
+    assert {row["word"]: row["count"] for row in now} == counts
+    assert len(now) == len(counts)

@@ -112,7 +112,7 @@ def _session_options(function: Callable[..., int]) -> Callable[..., int]:
     "outputs",
     multiple=True,
     metavar="[BOLT=][FORMAT:]PATH",
-    help="Destination of a stream (repeatable): parquet, json, csv, table, kafka, or "
+    help="Destination of a stream (repeatable): parquet, json, csv, table, kafka, delta, or "
     "spark:FORMAT?option=value. Without BOLT: a folder for each stream without a consumer.",
 )
 @click.option(
@@ -129,6 +129,22 @@ def _session_options(function: Callable[..., int]) -> Callable[..., int]:
     metavar="BOLT=FIELD,...",
     callback=_fields,
     help="Write an output into a folder for each value of these fields (repeatable).",
+)
+@click.option(
+    "--current",
+    "current",
+    multiple=True,
+    metavar="BOLT=[FORMAT:]PATH",
+    help="Destination of the newest tuple of each --key, merged into what is there (repeatable): a "
+    "folder of Parquet, delta:PATH, or a table of spark:jdbc?...",
+)
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    metavar="BOLT=FIELD,...",
+    callback=_fields,
+    help="The fields that are the key of a --current (repeatable).",
 )
 @click.option("--overwrite", is_flag=True, help="Replace existing outputs.")
 @click.option(

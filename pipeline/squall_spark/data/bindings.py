@@ -32,6 +32,7 @@ class Format(enum.Enum):
     TABLE = "table"
     KAFKA = "kafka"
     SOCKET = "socket"  # streams only, for trying things out
+    DELTA = "delta"  # a table of Delta Lake's; outputs only
     SPARK = "spark"  # another one of Spark's: FORMAT?option=value
     FRAME = "frame"  # a DataFrame, from Python (`squall_spark.run`) only
 
@@ -51,9 +52,17 @@ _COMPRESSIONS = (".gz", ".bz2", ".zst", ".snappy", ".lz4", ".deflate")
 _PREFIX = re.compile(r"(?P<format>[a-z]+):(?!//)(?P<rest>.*)", re.DOTALL)
 # What stands in place of a path is a name.
 NAMED = frozenset({Format.TABLE, Format.KAFKA, Format.SOCKET, Format.SPARK, Format.FRAME})
-READABLE = frozenset(Format) - {Format.FRAME}
+READABLE = frozenset(Format) - {Format.FRAME, Format.DELTA}
 WRITABLE = frozenset(
-    {Format.PARQUET, Format.JSON, Format.CSV, Format.TABLE, Format.KAFKA, Format.SPARK}
+    {
+        Format.PARQUET,
+        Format.JSON,
+        Format.CSV,
+        Format.TABLE,
+        Format.KAFKA,
+        Format.DELTA,
+        Format.SPARK,
+    }
 )
 _ONE_STREAM = frozenset({Format.TABLE, Format.KAFKA, Format.SPARK})  # as output
 
@@ -89,6 +98,7 @@ class Target:
     path: str
     format: Format
     partition_by: tuple[str, ...] = ()  # fields: a folder for each of their values
+    key: tuple[str, ...] = ()  # fields: only the newest tuple with the same values is kept
 
 
 def parse_stream(text: str) -> StreamName:
@@ -108,25 +118,26 @@ def parse_input(text: str) -> Source:
     return Source(parse_stream(name.strip()), path, format_ or format_of_path(path))
 
 
-def parse_output(text: str) -> Target:
-    """`[STREAM=][FORMAT:]PATH`. Raises SquallError."""
+def parse_output(text: str, option: str = "--output") -> Target:
+    """`[STREAM=][FORMAT:]PATH` after `--output`, `STREAM=[FORMAT:]PATH` after `--current`. Raises
+    SquallError."""
     name, equals, where = text.partition("=")
     if not equals or "/" in name:
         name, where = "", text
     elif not name.strip():
-        raise SquallError(f"--output {text!r} has no component before '='")
+        raise SquallError(f"{option} {text!r} has no component before '='")
     if not where.strip():
         raise SquallError(
-            f"--output {text!r} has no path", hint="for example: --output counts=/data/counts"
+            f"{option} {text!r} has no path", hint=f"for example: {option} counts=/data/counts"
         )
-    format_, path = _split_format(where.strip(), f"--output {text!r}", WRITABLE)
+    format_, path = _split_format(where.strip(), f"{option} {text!r}", WRITABLE)
     if format_ is None:
         guessed = format_of_path(path)
         format_ = guessed if guessed in WRITABLE else Format.PARQUET
-    if format_ in _ONE_STREAM and not name:
+    if (format_ in _ONE_STREAM or option == "--current") and not name:
         raise SquallError(
-            f"--output {text!r}: {format_.value} holds one stream",
-            hint=f"name it: --output COMPONENT={format_.value}:...",
+            f"{option} {text!r}: it holds one stream",
+            hint=f"name it: {option} COMPONENT={format_.value}:...",
         )
     return Target(parse_stream(name.strip()) if name else None, path, format_)
 

@@ -9,5 +9,4 @@ is killed.
     query        the query, and one micro-batch
     inputs       the streams of a plan as one data frame, and how much of it a batch gets
     checkpoint   what has to survive between two runs
-    lock         one driver for a checkpoint
 """

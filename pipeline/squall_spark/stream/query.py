@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from squall_common.errors import SquallError
 from squall_spark.batch import Frames, compute, write, write_to_kafka
+from squall_spark.current import write as current
 from squall_spark.data.bad_records import FAIL, OnBadRecord
 from squall_spark.data.bindings import Format
 from squall_spark.plan import SparkPlan
@@ -40,11 +41,12 @@ class BatchDone:
 def check_stream(plan: SparkPlan, limits: Limits) -> None:
     """Raises SquallError for what a stream cannot do. Needs no Spark."""
     for sink in plan.sinks:
-        if sink.format in (Format.TABLE, Format.SPARK):
+        if sink.format in (Format.TABLE, Format.SPARK) and not sink.key:
             raise SquallError(
-                f"--output {sink.stream}: with --streaming, use files or kafka: instead of "
+                f"{sink.where}: with --streaming, use files, kafka: or delta: instead of "
                 f"{sink.format.value}:",
-                hint="a batch that runs again replaces its own folder, which a table does not have",
+                hint="a batch that runs again replaces its own folder, which a table does not "
+                "have; a table of a database can be updated by key: --key",
             )
     limits.check(source for stage in plan.stages for source in stage.sources)
 
@@ -85,13 +87,14 @@ def run_stream(
         writer = writer.trigger(availableNow=True)
     else:
         writer = writer.trigger(processingTime=f"{round(trigger_secs * 1000)} milliseconds")
-    query = writer.start()
-    try:
-        # In short waits, because signals are handled between two of them.
-        while not query.awaitTermination(_WAIT_SECS):
-            pass
-    finally:
-        query.stop()
+    with current.held(plan.sinks):
+        query = writer.start()
+        try:
+            # In short waits, because signals are handled between two of them.
+            while not query.awaitTermination(_WAIT_SECS):
+                pass
+        finally:
+            query.stop()
 
 
 def _run_batch(
@@ -126,15 +129,23 @@ def _run_batch(
         frames.build()
         for sink in plan.sinks:
             look = frames.look(sink)
-            known = replace(look, types=kept.widen(sink, look.types))
+            types = current.widen(sink, kept.widen(sink, look.types))
+            known = replace(look, types=types)
             if sink.format is Format.KAFKA:
                 typed = frames.typed(sink, known)
                 if write_to_kafka(typed, sink, kept.identity(), number) is None:
                     compute(typed)  # for the state of this run's tasks
+            elif current.merges(sink):
+                typed = frames.typed(sink, known)
+                writer = f"{kept.identity()}/{sink.stream}"
+                if not current.merge(
+                    typed, sink, types, writer=writer, batch=number, files=look.files
+                ):
+                    compute(typed)
             else:
                 path = f"{sink.path.rstrip('/')}/batch={number}"
                 write(frames.typed(sink, known), sink, mode="overwrite", path=path)
-            written[str(sink.stream)] = frames.counts.total("written", str(sink.stream))
+            written[sink.name] = frames.counts.total("written", sink.name)
         for component in frames.unread():
             compute(frames.of[component])
     finally:

@@ -336,7 +336,7 @@ def guess_stage(plan: SparkPlan, sink: Sink, code: Code | None) -> Stage:
                     guess.add(rows)
         yield pa.record_batch([[guess.to_json()], [size]], schema=GUESSES)
 
-    return _named(f"--output {sink.stream}", run)
+    return _named(sink.where, run)
 
 
 def write_stage(
@@ -359,6 +359,6 @@ def write_stage(
             else:
                 yield rows_to_columns(rows, schema)
         if counts is not None:
-            counts.add("written", str(sink.stream), _partition(), written)
+            counts.add("written", sink.name, _partition(), written)
 
-    return _named(f"--output {sink.stream}", run)
+    return _named(sink.where, run)

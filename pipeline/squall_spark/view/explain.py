@@ -143,7 +143,10 @@ def _output(sink: Sink, *, streaming: bool) -> Iterator[str]:
         shown = f"{', '.join(sink.fields)} (types are found in a pass of their own)"
     if sink.partition_by:
         shown += f"; a folder for each {', '.join(sink.partition_by)}"
-    batches = "/batch=N" if streaming else ""
+    if sink.key:
+        shown += f"; the newest tuple of each {', '.join(sink.key)}"
+    files = sink.format in (Format.PARQUET, Format.JSON, Format.CSV)
+    batches = "/batch=N" if streaming and files and not sink.key else ""
     place = _place(sink.path, sink.format)
     yield f"  {sink.stream!s:<12} {place}{batches}: {shown}"
 

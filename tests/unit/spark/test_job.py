@@ -28,3 +28,15 @@ def test_filters_and_folders_of_what_is_not_there() -> None:
     assert "--output c=PATH" in (caught.value.hint or "")
     assert Job((), ("/out",)).targets()[0].stream is None
     assert Job((), ("c:late=/out",)).targets()[0].stream == StreamName("c", "late")
+
+
+def test_current_values_have_a_key_and_stand_beside_the_log_of_changes() -> None:
+    job = Job(("s=/in",), ("c=/out",), current=("c=delta:/now",), keys=(("c", ("a",)),))
+    changes, now = Job.from_json(job.to_json()).targets()
+    assert (changes.path, changes.key, now.path, now.key) == ("/out", (), "/now", ("a",))
+    with pytest.raises(SquallError, match="--current c has no key"):
+        Job(("s=/in",), current=("c=/now",)).targets()
+    with pytest.raises(SquallError, match="--key c: there is no --current c"):
+        Job(("s=/in",), ("c=/out",), keys=(("c", ("a",)),)).targets()
+    with pytest.raises(SquallError, match="--current '/now': it holds one stream"):
+        Job(("s=/in",), current=("/now",), keys=(("c", ("a",)),)).targets()

@@ -11,7 +11,7 @@ import pytest
 
 from squall_common.daemon.folders import Folder
 from squall_common.errors import SquallError
-from squall_spark.stream.lock import STALE_SECS, CheckpointInUseError, checkpoint_lock
+from squall_spark.lock import STALE_SECS, FolderInUseError, checkpoint_lock
 
 
 def test_a_second_driver_is_refused_until_the_first_has_ended(tmp_path: Path) -> None:
@@ -19,7 +19,7 @@ def test_a_second_driver_is_refused_until_the_first_has_ended(tmp_path: Path) ->
     for _ in range(2):
         with (
             checkpoint_lock(checkpoint),
-            pytest.raises(CheckpointInUseError, match=f"in use by process {os.getpid()} on "),
+            pytest.raises(FolderInUseError, match=f"in use by process {os.getpid()} on "),
             checkpoint_lock(checkpoint),
         ):
             pass
@@ -27,7 +27,7 @@ def test_a_second_driver_is_refused_until_the_first_has_ended(tmp_path: Path) ->
 
 def test_behind_a_url_a_name_is_a_lock_until_it_is_stale() -> None:
     url = "memory://lock-test/cp"
-    with checkpoint_lock(url), pytest.raises(CheckpointInUseError), checkpoint_lock(url):
+    with checkpoint_lock(url), pytest.raises(FolderInUseError), checkpoint_lock(url):
         pass
     assert Folder(url).names() == []
     dead = {"host": "gone", "pid": 1, "at": time.time() - STALE_SECS - 1}

@@ -1,4 +1,4 @@
-"""One driver for a checkpoint: a second one is refused at once.
+"""One driver for a checkpoint, and for a view of current values: a second one is refused at once.
 
 In a local folder it is a lock of the file system (flock), which ends with its process. Behind a URL
 there are none, so the driver writes its name and the time into a file, again and again; a name that
@@ -26,34 +26,42 @@ _RENEW_SECS = 10.0
 _NAME = "lock"
 
 
-class CheckpointInUseError(SquallError):
-    """Another driver works on the checkpoint."""
+class FolderInUseError(SquallError):
+    """Another driver works on the folder."""
 
 
 @contextlib.contextmanager
 def checkpoint_lock(checkpoint: str) -> Iterator[None]:
-    """Hold a checkpoint. Raises CheckpointInUseError, and SquallError if it cannot be written."""
-    folder = Folder(checkpoint)
-    try:
-        with _held_file(Path(checkpoint)) if folder.is_local else _held_name(folder):
-            yield
-    except OSError as error:
-        if error.filename is None or not str(error.filename).startswith(checkpoint):
-            raise
-        raise SquallError(
-            f"--checkpoint {checkpoint} cannot be written: {error.strerror or error}"
-        ) from error
+    """Hold a checkpoint. Raises FolderInUseError, and SquallError if it cannot be written."""
+    with folder_lock(checkpoint, f"--checkpoint {checkpoint}", _NAME):
+        yield
 
 
 @contextlib.contextmanager
-def _held_file(checkpoint: Path) -> Iterator[None]:
-    checkpoint.mkdir(parents=True, exist_ok=True)
-    with (checkpoint / _NAME).open("a+") as file:
+def folder_lock(url: str, what: str, name: str) -> Iterator[None]:
+    """Hold a folder by a file `name` in it. `what` is the folder in an error's words. Raises as
+    `checkpoint_lock` does."""
+    folder = Folder(url)
+    try:
+        with (
+            _held_file(Path(url), name, what) if folder.is_local else _held_name(folder, name, what)
+        ):
+            yield
+    except OSError as error:
+        if error.filename is None or not str(error.filename).startswith(url):
+            raise
+        raise SquallError(f"{what} cannot be written: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def _held_file(folder: Path, name: str, what: str) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / name).open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            raise _in_use(str(checkpoint), file.read()) from None
+            raise _in_use(what, file.read()) from None
         file.truncate(0)
         file.write(json.dumps(_own_name()))
         file.flush()
@@ -61,22 +69,22 @@ def _held_file(checkpoint: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _held_name(folder: Folder) -> Iterator[None]:
+def _held_name(folder: Folder, name: str, what: str) -> Iterator[None]:
     try:
-        there = folder.read(_NAME).decode()
+        there = folder.read(name).decode()
     except FileNotFoundError:
         there = ""
     if there and time.time() - _parsed(there).get("at", 0.0) < STALE_SECS:
-        raise _in_use(folder.url, there)
+        raise _in_use(what, there)
     end = threading.Event()
 
     def renew() -> None:
         while not end.wait(_RENEW_SECS):
             with contextlib.suppress(Exception):  # the next time, perhaps
-                folder.write(_NAME, json.dumps(_own_name()).encode())
+                folder.write(name, json.dumps(_own_name()).encode())
 
-    folder.write(_NAME, json.dumps(_own_name()).encode())
-    thread = threading.Thread(target=renew, name="checkpoint-lock", daemon=True)
+    folder.write(name, json.dumps(_own_name()).encode())
+    thread = threading.Thread(target=renew, name="folder-lock", daemon=True)
     thread.start()
     try:
         yield
@@ -84,7 +92,7 @@ def _held_name(folder: Folder) -> Iterator[None]:
         end.set()
         thread.join()
         with contextlib.suppress(Exception):
-            folder.delete(_NAME)
+            folder.delete(name)
 
 
 def _own_name() -> dict[str, Any]:
@@ -99,10 +107,11 @@ def _parsed(text: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _in_use(checkpoint: str, text: str) -> CheckpointInUseError:
+def _in_use(what: str, text: str) -> FolderInUseError:
     who = _parsed(text)
     by = f" by process {who['pid']} on {who['host']}" if {"pid", "host"} <= who.keys() else ""
-    return CheckpointInUseError(
-        f"--checkpoint {checkpoint} is in use{by}",
-        hint="stop that stream first, or give this one its own --checkpoint",
+    option = what.partition(" ")[0]
+    return FolderInUseError(
+        f"{what} is in use{by}",
+        hint=f"stop that job first, or give this one its own {option}",
     )

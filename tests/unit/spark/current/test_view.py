@@ -1,0 +1,79 @@
+"""Views of current values: what is there, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from tests.unit.spark.current.support import sink_of
+
+from squall import SquallError
+from squall_spark.current.view import Version, View, view_folder
+from squall_spark.current.write import held
+from squall_spark.data.columns import TypeGuess
+from squall_spark.lock import FolderInUseError
+
+FIELDS = [
+    {"name": name, "type": type_, "nullable": True, "metadata": {}}
+    for name, type_ in (("n", "long"), ("word", "string"))
+]
+VERSION = Version("000000001-a", ("word",), ["int", "str"], {"type": "struct", "fields": FIELDS})
+
+
+def make(folder: Path, version: Version = VERSION) -> View:
+    view = View(str(folder), "--current count")
+    (folder / "_versions" / version.name).mkdir(parents=True)
+    view._switch(version)
+    return view
+
+
+def test_the_link_and_the_file_behind_a_url_name_the_version(tmp_path: Path) -> None:
+    view = make(tmp_path / "a")
+    assert view.current() == VERSION
+    assert (tmp_path / "a" / "current").resolve().name == VERSION.name
+    url = f"file://{tmp_path}/b"
+    (tmp_path / "b" / "_versions" / VERSION.name).mkdir(parents=True)
+    behind = View(url, "--current count")
+    behind._switch(VERSION)
+    assert behind.current() == VERSION
+    assert view_folder(url) == f"{url}/_versions/{VERSION.name}"
+    with pytest.raises(SquallError, match="is not a view of current values"):
+        view_folder(str(tmp_path))
+
+
+def test_types_are_those_of_the_view_and_the_new_tuples(tmp_path: Path) -> None:
+    view, sink = make(tmp_path), sink_of(str(tmp_path))
+    guess = TypeGuess(sink.fields)
+    guess.guesses = ["str", "float"]
+    assert view.widen(sink, guess).guesses == ["str", "float"]
+    guess.guesses = [None, "str"]
+    with pytest.raises(SquallError, match="field 'n' holds both int and str"):
+        view.widen(sink, guess)
+    with pytest.raises(SquallError, match=r"the key of the view .* is word, and of the stream n"):
+        view.widen(sink_of(str(tmp_path), ("n",)), guess)
+
+
+def test_what_is_no_view_is_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "part-0.parquet").touch()
+    with pytest.raises(SquallError, match=r"is not a view of current values \(it has part-0"):
+        View(str(tmp_path), "--current count").check()
+    View(str(tmp_path / "new"), "--current count").check()
+
+
+def test_a_damaged_view_is_an_error_with_its_file(tmp_path: Path) -> None:
+    view = make(tmp_path)
+    file = tmp_path / "_versions" / VERSION.name / "_squall.json"
+    for text in ("{", "[]", json.dumps({"format": 2, **asdict(VERSION)})):
+        file.write_text(text)
+        with pytest.raises(SquallError, match=r"is damaged: .*_squall\.json"):
+            view.current()
+
+
+def test_one_driver_holds_a_view(tmp_path: Path) -> None:
+    sink = sink_of(f"{tmp_path}/out")
+    message = r"--current count=.* is in use"
+    with held([sink]), pytest.raises(FolderInUseError, match=message), held([sink]):
+        pass
+    View(sink.path, "--current count").check()  # the lock is a part of a view
