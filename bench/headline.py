@@ -105,6 +105,18 @@ def cases() -> list[Case]:
             "const_spout_two_workers_columns", "columns", acked=False, workers=2,
             first_worker={"sink": 1}, title=f"the same, {two}", goal_millions=15,
         ),
+        numbers(
+            "table_two_workers_columns", "table", acked=False, workers=2,
+            first_worker={"sink": 1}, title=f"columns of a number and a word, 1,000 rows, {two}",
+        ),
+        numbers(
+            "table_two_workers_columns_acked", "table", acked=True, workers=2,
+            first_worker={"sink": 1}, title="the same, acked",
+        ),
+        word_count(
+            "word_count_columns_two_workers", "columns", workers=2,
+            title=f"word count, acked, `execute_columns`, {two}", loop="columns",
+        ),
         route("route_all", "all", "all grouping to 4 tasks, acked, a tuple that arrives"),
         route("route_direct", "direct", "direct grouping to one of 4 tasks, acked"),
         route("route_custom", "custom", "custom grouping to one of 4 tasks, acked"),

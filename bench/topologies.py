@@ -189,6 +189,25 @@ class NumberColumns(CountingSpout):
             self.emit_columns([[7] * n], message_ids=ids)
 
 
+class TableColumns(CountingSpout):
+    """Rows of a number and a word, all different objects."""
+
+    outputs = ("number", "word")
+
+    def open(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        super().open(conf, context)
+        self.words = " ".join(make_lines(_COLUMN_ROWS)).split()[:_COLUMN_ROWS]
+
+    def next_tuple(self) -> None:
+        n = min(_COLUMN_ROWS, self.total - self.sent)
+        if n:
+            numbers = range(self.sent, self.sent + n)
+            self.sent += n
+            self.emit_columns(
+                [numbers, self.words[:n]], message_ids=numbers if self.acked else None
+            )
+
+
 class Sink(Bolt):
     def execute(self, tup: Tuple) -> None:
         pass
@@ -216,9 +235,13 @@ def word_count(
 
 
 def const_spout(style: str, total: int, *, acked: bool) -> Topology:
-    """A spout that emits the same tuple, and a bolt that does nothing."""
-    numbers = Numbers if acked else NumbersUnacked
-    spout, sink = {"tuple": (numbers, Sink), "columns": (NumberColumns, SinkColumns)}[style]
+    """A spout that emits the same tuple ("table": rows of a number and a word), and a bolt that
+    does nothing."""
+    spout, sink = {
+        "tuple": (Numbers if acked else NumbersUnacked, Sink),
+        "columns": (NumberColumns, SinkColumns),
+        "table": (TableColumns, SinkColumns),
+    }[style]
     builder = TopologyBuilder()
     builder.spout("numbers", spout(total, acked))
     builder.bolt("sink", sink()).shuffle("numbers")

@@ -8,6 +8,7 @@ in the header of the next frame, and are repeated: only the newest for a task co
 In the worker, `frames` is the format, `link` makes delivery reliable, and `zmq` has the sockets.
 """
 
+import enum
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -23,6 +24,23 @@ class Grant(NamedTuple):
 
 
 LOAD_MAX = 0xFFFF
+
+
+class Feature(enum.IntFlag):
+    """What an engine understands beyond the first version of sections."""
+
+    COLUMNS = 1  # TUPLES sections with columns
+
+
+# No task has this id. A grant for it is how an engine says, once in each pair of sessions, which
+# features it has: they are its `load`. An engine of an earlier version knows no such task, grants
+# nothing for it, and takes no notice of the grant.
+FEATURES_TASK = -(2**31)
+
+
+def features_grant() -> Grant:
+    """What this engine understands, for a peer."""
+    return Grant(FEATURES_TASK, 0, int(Feature.COLUMNS))
 
 
 class Arrival(NamedTuple):

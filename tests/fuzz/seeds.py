@@ -34,6 +34,18 @@ def seeds() -> Iterator[tuple[str, bytes]]:
                     one, [(task, batch(some, senders)) for task in tasks], ValueCodec()
                 )
                 yield f"tuples-{name}-{len(senders)}-senders-{len(tasks)}-tasks", data
+    columns = {
+        "numbers": [[7, -200, 70_000, 2**40], [0.5, -1.0, float("inf"), 0.0]],
+        "bytes": [["a", "a", "é", ""], [b"x" * 300, b"", b"", b"y"]],
+        "values": [[True, False, True, True], [None, 1, "a", (2,)]],
+    }
+    for name, (first, second) in columns.items():
+        for roots_of, senders in (([0], [one]), ([7 << 16, 8 << 16], [one, two])):
+            rows = [list(row) for row in zip(first * 3, second * 3, strict=True)]
+            data = pure.encode_batches(
+                one, [(7, batch(roots_of, senders))], ValueCodec(), columns=True
+            )
+            yield f"columns-{name}-{len(senders)}-senders", data
     yield "acks", sections.serialize_acks(0, {7 << 16: 5, 8 << 16: 9}, {})
     yield "inits", sections.serialize_acks(0, {7 << 16: 5, 9 << 16: 9}, {9 << 16: 3, 7 << 16: 4})
     yield "late-init", sections.serialize_acks(1, {1 << 16 | 1: 5}, {1 << 16 | 1: 3})

@@ -36,7 +36,7 @@ def _tuples(data: bytes, core: ModuleType) -> str:
     def source_of(task: int, stream: str) -> Any:
         if task % 7 == 6:
             return None
-        return core.Source("c", task, stream, ["x"], local=False)
+        return core.Source("c", task, stream, ["x", "y"], local=False)
 
     try:
         batches = core.decode_batches(data, _CODEC, source_of)
@@ -46,17 +46,18 @@ def _tuples(data: bytes, core: ModuleType) -> str:
     for task, batch in batches.items():
         assert len(batch) <= len(data)
         head = batch.take(len(batch) // 2)
-        found[task] = (
-            [
-                [(t.source_task, t.id, t.root, t.anchors, list(t.values)) for t in part.as_tuples()]
-                for part in (head, batch)
-            ],
-            sorted(batch.roots()),
-        )
-        # It can be sent on.
+        found[task] = ([_read(part) for part in (head, batch)], sorted(batch.roots()))
+        # It can be sent on, as rows and as columns.
         if len(batch):
-            core.encode_batches(batch.source, [(task, batch)], _CODEC)
+            for columns in (False, True):
+                again = core.encode_batches(batch.source, [(task, batch)], _CODEC, columns=columns)
+                (copy,) = core.decode_batches(again, _CODEC, source_of).values()
+                assert repr(list(map(list, copy.rows()))) == repr(list(map(list, batch.rows())))
     return repr(found)
+
+
+def _read(batch: Any) -> list[Any]:
+    return [(t.source_task, t.id, t.root, t.anchors, list(t.values)) for t in batch.as_tuples()]
 
 
 def _acks(data: bytes, core: ModuleType) -> str:

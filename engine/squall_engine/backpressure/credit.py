@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from squall_common.topology.model import WorkerSlot
-from squall_engine.transport import Grant
+from squall_engine.transport import FEATURES_TASK, Grant
 
 # A sender has this much before the first grant, so no window is smaller.
 FLOOR_BYTES = 16 * 1024
@@ -91,6 +91,8 @@ class Outflow:
     def granted(self, slot: WorkerSlot, grants: Iterable[Grant]) -> None:
         """Apply grants of a worker for its tasks. Limits only grow."""
         for grant in grants:
+            if grant.task == FEATURES_TASK:
+                continue
             allowance = self.allowance(slot, grant.task)
             allowance.load = grant.load
             if grant.limit > allowance.limit:

@@ -393,7 +393,11 @@ class ColumnCalls(CarefulCalls):
 # ---- on the wire ----
 
 def encode_batches(
-    source: Source, batches: Sequence[tuple[int, Batch]], codec: ValueCodec
+    source: Source,
+    batches: Sequence[tuple[int, Batch]],
+    codec: ValueCodec,
+    *,
+    columns: bool = False,
 ) -> bytes: ...
 def decode_batches(
     data: bytes, codec: ValueCodec, source_of: Callable[[int, str], Source | None]

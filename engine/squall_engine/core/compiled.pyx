@@ -26,9 +26,9 @@ from cpython.object cimport PyObject, PyObject_Hash
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_CheckExact
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
 
 # The format of sections, in C: made of wire_format.py by hatch_build.py.
 include "wire_format.pxi"
@@ -96,6 +96,7 @@ include "cython/emitting.pxi"
 include "cython/bolts.pxi"
 include "cython/columns.pxi"
 include "cython/spouts.pxi"
+include "cython/column_wire.pxi"
 include "cython/wire.pxi"
 include "cython/counter.pxi"
 

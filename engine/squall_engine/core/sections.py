@@ -9,6 +9,8 @@ All numbers are little-endian. The first byte is the kind:
                   I bytes, msgpack [[index, {root: id}]]   (SEVERAL_ROOTS only;
                                                       the root of these tuples is MANY)
                   msgpack [[value ...] ...]           see `codec`
+                  or columns                (COLUMNS only, with SAME_TASK and without
+                                            SEVERAL_ROOTS)   see `column_format`
     ACKS          <B kind, B 0, I acker, I acks, I inits>
                   Q root * acks, Q xor * acks, Q root * inits, i spout task * inits
     FAILS, RESETS <B kind, B 0, I acker, I count>  Q root * count      to an acker
@@ -36,9 +38,12 @@ from typing import Any, Protocol
 import msgspec
 
 from squall_engine.core.codec import CodecError, ValueCodec
+from squall_engine.core.column_format import decode_columns, encode_columns
 from squall_engine.core.values import MANY, UNANCHORED
 from squall_engine.core.wire_format import (
     ACKS_HEAD,
+    COLUMN_ROWS_MIN,
+    FIELDS_MAX,
     ID,
     ROOT,
     ROOTS_HEAD,
@@ -59,8 +64,8 @@ TRACES = int(Kind.TRACES)  # for the worker of the tuples that it names
 TO_ACKER = frozenset({FAILS, RESETS})
 TO_SPOUT = frozenset({DONE, FAILED, RESET})
 
-_SAME_TASK, _ANCHORED, _SEVERAL_ROOTS, _SEVERAL_SOURCES = map(int, Flag)
-_FLAGS = _SAME_TASK | _ANCHORED | _SEVERAL_ROOTS | _SEVERAL_SOURCES
+_SAME_TASK, _ANCHORED, _SEVERAL_ROOTS, _SEVERAL_SOURCES, _COLUMNS = map(int, Flag)
+_FLAGS = _SAME_TASK | _ANCHORED | _SEVERAL_ROOTS | _SEVERAL_SOURCES | _COLUMNS
 _TUPLES_HEAD = TUPLES_HEAD.struct
 _ACKS_HEAD = ACKS_HEAD.struct
 _ROOTS_HEAD = ROOTS_HEAD.struct
@@ -81,7 +86,7 @@ class TuplesSection:
     ids: Sequence[int]
     roots: Sequence[int]  # MANY: look in `anchors`
     anchors: Mapping[int, dict[int, int]]  # index -> root -> edge id
-    rows: list[list[Any]]
+    rows: Sequence[Sequence[Any]]
     sources: Sequence[int] = ()  # `sources[i]` has emitted row `i`
 
     def trees(self) -> list[int]:
@@ -131,10 +136,13 @@ def serialize_tuples(
     tuples: Sequence[AnyTuple],
     codec: ValueCodec,
     sources: Sequence[int] = (),
+    *,
+    fields: int | None = None,
 ) -> bytes:
-    """`sources[i]` has emitted tuple `i`; empty: the source task all. Raises
-    ValueNotEncodableError when some value cannot travel."""
-    rows = codec.encode_rows([tup.values for tup in tuples])
+    """`sources[i]` has emitted tuple `i`; empty: the source task all. `fields`: so many the stream
+    has, and the tuples, which are for one task, may be columns. Raises ValueNotEncodableError when
+    some value cannot travel."""
+    rows = [tup.values for tup in tuples]
     flags = 0
     name = stream.encode()
     if len(set(tasks)) == 1:
@@ -142,6 +150,16 @@ def serialize_tuples(
         receivers = _TASK.pack(tasks[0])
     else:
         receivers = _bytes(array(TASK, tasks))
+    if (
+        fields is not None
+        and 0 < fields <= FIELDS_MAX
+        and len(tuples) >= COLUMN_ROWS_MIN
+        and all(tup.anchors is None for tup in tuples)
+    ):
+        flags |= _COLUMNS
+        data = encode_columns(list(zip(*rows, strict=True)), codec)
+    else:
+        data = codec.encode_rows(rows)
     parts = [b"", name, receivers]
     if any(task != source_task for task in sources):
         flags |= _SEVERAL_SOURCES
@@ -156,7 +174,7 @@ def serialize_tuples(
             flags |= _SEVERAL_ROOTS
             anchors = _pack(several)
             parts += (_SIZE.pack(len(anchors)), anchors)
-    parts.append(rows)
+    parts.append(data)
     parts[0] = _TUPLES_HEAD.pack(TUPLES, flags, source_task, len(name), len(tuples))
     return b"".join(parts)
 
@@ -262,6 +280,8 @@ def _parse_tuples(data: bytes, codec: ValueCodec) -> TuplesSection:
         raise CodecError(f"a section of kind {kind} holds no tuples")
     if flags & ~_FLAGS:
         raise CodecError(f"a section has flags that are unknown: {flags:#04x}")
+    if flags & _COLUMNS and (not flags & _SAME_TASK or flags & _SEVERAL_ROOTS):
+        raise CodecError(f"a section of columns has flags that do not go with them: {flags:#04x}")
     reader = _Reader(data, _TUPLES_HEAD.size)
     stream = bytes(reader.take(name_bytes)).decode()
     tasks: Sequence[int]
@@ -283,7 +303,13 @@ def _parse_tuples(data: bytes, codec: ValueCodec) -> TuplesSection:
         anchors = dict(_unpack_anchors(reader.take(size)))
     if {i for i, root in enumerate(roots) if root == MANY} != anchors.keys():
         raise CodecError("a section has tuples of several roots that it does not name")
-    rows = codec.decode_rows(reader.rest())
+    rows: Sequence[Sequence[Any]]
+    if not flags & _COLUMNS:
+        rows = codec.decode_rows(reader.rest())
+    elif isinstance(codec, _NoValues):
+        rows = [()] * len(tasks)
+    else:
+        rows = list(zip(*decode_columns(reader.rest(), count, codec), strict=True))
     if not len(rows) == len(tasks) == count:
         raise CodecError(f"a section of {count} tuples has {len(rows)} rows")
     return TuplesSection(source_task, stream, tasks, ids, roots, anchors, rows, sources)

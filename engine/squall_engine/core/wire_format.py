@@ -37,6 +37,18 @@ class Flag(enum.IntFlag):
     ANCHORED = 2
     SEVERAL_ROOTS = 4
     SEVERAL_SOURCES = 8
+    COLUMNS = 16
+
+
+class ColumnKind(enum.IntEnum):
+    """What a column of a section holds."""
+
+    VALUES = 0  # msgpack [[value ...]], a row of all values
+    INT = 1
+    FLOAT = 2
+    BOOL = 3
+    STR = 4
+    BYTES = 5
 
 
 UNANCHORED = 0  # root of a tuple that belongs to no tree: nobody waits for it
@@ -48,12 +60,17 @@ ACKER_INDEX_BITS = 16
 ID = ROOT = XOR = "Q"
 TASK = "i"
 SIZE = "I"  # of a part, in bytes
+FIELDS = "H"  # number of columns
 
 _C_TYPES = {"B": "uint8_t", "H": "uint16_t", "i": "int32_t", "I": "uint32_t", "Q": "uint64_t"}
 
+# A section of fewer tuples has rows, because the heads of columns would cost more.
+COLUMN_ROWS_MIN = 8
+FIELDS_MAX = 0xFFFF
+
 
 class Head:
-    """What a section begins with: fields of fixed size without gaps."""
+    """What a section, or a column in it, begins with: fields of fixed size without gaps."""
 
     def __init__(self, name: str, **fields: str) -> None:
         """`fields` are codes of `struct` by name; `name` is the struct's name in C."""
@@ -70,6 +87,9 @@ class Head:
 TUPLES_HEAD = Head("TuplesHead", kind="B", flags="B", source_task="i", stream_bytes="H", count="I")
 ACKS_HEAD = Head("AcksHead", kind="B", flags="B", acker="I", acks="I", inits="I")
 ROOTS_HEAD = Head("RootsHead", kind="B", flags="B", target="I", count="I")
+COLUMN_HEAD = Head("ColumnHead", kind="B", width="B", size="I")
+_HEADS = (TUPLES_HEAD, ACKS_HEAD, ROOTS_HEAD, COLUMN_HEAD)
+_NUMBERS = {"ID": ID, "ROOT": ROOT, "XOR": XOR, "TASK": TASK, "SIZE": SIZE, "FIELDS": FIELDS}
 
 
 def cython() -> str:
@@ -77,13 +97,16 @@ def cython() -> str:
     numbers = {
         **{f"KIND_{kind.name}": int(kind) for kind in Kind},
         **{str(flag.name): int(flag) for flag in Flag},
+        **{f"COLUMN_{kind.name}": int(kind) for kind in ColumnKind},
+        "COLUMN_ROWS_MIN": COLUMN_ROWS_MIN,
+        "FIELDS_MAX": FIELDS_MAX,
         "MANY": MANY,
         "ACKER_INDEX_BITS": ACKER_INDEX_BITS,
     }
-    for name, code in (("ID", ID), ("ROOT", ROOT), ("XOR", XOR), ("TASK", TASK), ("SIZE", SIZE)):
+    for name, code in _NUMBERS.items():
         numbers[f"{name}_BYTES"] = struct.calcsize("<" + code)
-    for head in (TUPLES_HEAD, ACKS_HEAD, ROOTS_HEAD):
+    for head in _HEADS:
         numbers[f"{head.name.removesuffix('Head').upper()}_HEAD_BYTES"] = head.struct.size
     constants = "".join(f"    {name} = {number}\n" for name, number in numbers.items())
-    heads = "\n".join(head.cython() for head in (TUPLES_HEAD, ACKS_HEAD, ROOTS_HEAD))
+    heads = "\n".join(head.cython() for head in _HEADS)
     return f"# Made of wire_format.py by the build.\n\ncdef enum:\n{constants}\n{heads}"

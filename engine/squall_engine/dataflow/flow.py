@@ -219,13 +219,15 @@ class Flow:
                 sent.append((task, charge(len(section), count)))
         self._outflow.session_began(slot, sent)
         self._inflow.session_began(slot, sessions)
+        self._exchange.session_began(slot)
         for group in self._groups:
             for outgoing in group.outgoing_edges:
                 if outgoing.slot == slot:
                     self._check_allowance(outgoing.task, outgoing.allowance)
 
-    def granted(self, slot: WorkerSlot, grants: Iterable[Grant]) -> None:
+    def granted(self, slot: WorkerSlot, grants: Sequence[Grant]) -> None:
         """Another worker has sent grants for its tasks."""
+        self._exchange.granted(slot, grants)
         self._outflow.granted(slot, grants)
         closed = self._blocked_tasks.closed_targets
         for grant in grants:
@@ -416,6 +418,7 @@ class Flow:
 
     def send_grants(self) -> None:
         """Grant what was taken in this turn."""
+        self._exchange.greet()
         if self._transport is not None:
             for slot, accounts in self._inflow.due():
                 grants = [one.grant(self._load(one.task)) for one in accounts]

@@ -12,7 +12,7 @@ from squall_engine.core.codec import CodecError, ValueCodec, ValueNotEncodableEr
 from squall_engine.core.inspectors import not_encodable
 from squall_engine.core.sections import Section, parse, parse_heads, serialize_roots
 from squall_engine.plan import Plan
-from squall_engine.transport import Transport
+from squall_engine.transport import FEATURES_TASK, Feature, Grant, Transport, features_grant
 
 log = get_logger(__name__)
 
@@ -45,6 +45,8 @@ class Exchange:
         self._ahead: dict[WorkerSlot, list[bytes]] = {}
         self._sources: dict[tuple[int, str], Source | None] = {}
         self.routes: dict[int, WorkerSlot] = {}
+        self._take_columns: set[WorkerSlot] = set()  # workers that understand them
+        self._to_greet: dict[WorkerSlot, None] = {}  # they do not know yet what this one does
 
     def set_routes(self, routes: Mapping[int, WorkerSlot]) -> None:
         self.routes = {
@@ -55,6 +57,26 @@ class Exchange:
     def is_empty(self) -> bool:
         return not (self._tuples or self._others or self._ahead)
 
+    # -- what the others understand --
+
+    def session_began(self, slot: WorkerSlot) -> None:
+        """A pair of sessions with another worker began, perhaps one of another version."""
+        self._take_columns.discard(slot)
+        self._to_greet[slot] = None
+
+    def granted(self, slot: WorkerSlot, grants: Iterable[Grant]) -> None:
+        """Another worker has sent grants; one of them may say what it understands."""
+        for grant in grants:
+            if grant.task == FEATURES_TASK and grant.load & Feature.COLUMNS:
+                self._take_columns.add(slot)
+
+    def greet(self) -> None:
+        """Say to new peers what this engine understands."""
+        if self._to_greet and self._transport is not None:
+            greeted, self._to_greet = self._to_greet, {}
+            for slot in greeted:
+                self._transport.grant(slot, [features_grant()], soon=True)
+
     # -- leaving --
 
     def send_tuples(self, slot: WorkerSlot, task: int, batch: Batch) -> int:
@@ -64,7 +86,8 @@ class Exchange:
         """
         source = batch.source
         try:
-            data = encode_batches(source, [(task, batch)], self._codec)
+            columns = slot in self._take_columns
+            data = encode_batches(source, [(task, batch)], self._codec, columns=columns)
         except ValueNotEncodableError as error:
             return self._send_encodable(slot, task, batch, error)
         if len(data) > SECTION_BYTES_MAX:

@@ -6,8 +6,11 @@ import pytest
 from tests.support import engine_components as c
 from tests.support.engine_cluster import EngineCluster, Network
 
-from squall import TopologyBuilder
-from squall_engine.transport import Grant
+from squall import Bolt, Spout, TopologyBuilder
+from squall_common.component.groupings import stable_hash
+from squall_engine.core.sections import addressee
+from squall_engine.core.wire_format import COLUMN_ROWS_MIN, Flag
+from squall_engine.transport import FEATURES_TASK, Grant
 
 
 @pytest.fixture(autouse=True)
@@ -188,3 +191,115 @@ def test_tuples_without_a_route_wait_for_one():
         cluster.engines[0].set_routes(cluster.routes)
         cluster.run_until(lambda: spout.counts.acked.get("default") == len(LINES))
         assert not spout.counts.failed
+
+
+class ColumnNumbers(Spout):
+    """Emits columns of 50 rows, acked."""
+
+    outputs = ("number", "text")
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def open(self, conf, context):
+        self.left = list(range(self.rows))
+
+    def next_tuple(self):
+        some, self.left = self.left[:50], self.left[50:]
+        if some:
+            self.emit_columns([some, [f"t{n % 3}" for n in some]], message_ids=some)
+
+    def ack(self, msg_id):
+        c.log("acked", msg_id)
+
+
+class SeenColumns(Bolt):
+    """Logs the rows of its columns, and emits them again."""
+
+    outputs = ("number", "text")
+
+    def prepare(self, conf, context):
+        self.task = context.this_task_id
+
+    def execute_columns(self, columns):
+        c.log("columns", self.task, columns.source_component, list(zip(*columns, strict=True)))
+        self.emit_columns(list(columns))
+
+
+class SeenTuples(Bolt):
+    def prepare(self, conf, context):
+        self.task = context.this_task_id
+
+    def execute(self, tup):
+        c.log("tuples", self.task, tuple(tup.values))
+
+
+class WatchedNetwork(Network):
+    """Notes which TUPLES sections are columns; the workers at the ports `old` have no features."""
+
+    def __init__(self, old=()):
+        super().__init__()
+        self.old = set(old)
+        self.sections = {}  # (rows, whether they are columns), by sender and receiver
+
+    def grant(self, slot, peer, grants):
+        if slot.port in self.old:
+            grants = [grant for grant in grants if grant.task != FEATURES_TASK]
+        super().grant(slot, peer, grants)
+
+    def carry(self, slot, peer, sections):
+        for section in sections:
+            _, count = addressee(section)
+            if count:
+                is_columns = bool(section[1] & Flag.COLUMNS)
+                self.sections.setdefault((slot, peer), []).append((count, is_columns))
+        super().carry(slot, peer, sections)
+
+
+def columns_over_three_workers():
+    builder = TopologyBuilder()
+    builder.spout("numbers", ColumnNumbers(1000))
+    builder.bolt("columns", SeenColumns(), parallelism=3).fields("numbers", "number")
+    builder.bolt("tuples", SeenTuples(), parallelism=3).fields("columns", "text")
+    return builder.build()
+
+
+def expected_tasks(cluster, component):
+    plan = cluster.engines[0]._flow._plan
+    return sorted(t for t, of in plan.task_to_component.items() if of == component)
+
+
+@pytest.mark.parametrize("old", [(), (6701,)])
+def test_columns_stay_columns_between_workers_that_know_them(old):
+    network = WatchedNetwork(old)
+    with EngineCluster(columns_over_three_workers(), 3, network=network, seed=1) as cluster:
+        cluster.run_until(lambda: len(c.LOG.get("acked", ())) == 1000)
+        assert sorted(c.LOG["acked"]) == list(range(1000))
+        assert cluster.errors == []
+        by_columns, by_tuples = (expected_tasks(cluster, name) for name in ("columns", "tuples"))
+        # Every row where the hash of its value sends it, and once.
+        found = [(row, task) for task, _, rows in c.LOG["columns"] for row in rows]
+        assert sorted(found) == [
+            ((n, f"t{n % 3}"), by_columns[stable_hash(n) % 3]) for n in range(1000)
+        ]
+        assert sorted((row, task) for task, row in c.LOG["tuples"]) == [
+            ((n, f"t{n % 3}"), by_tuples[stable_hash(f"t{n % 3}") % 3]) for n in range(1000)
+        ]
+        for (_, peer), sections in network.sections.items():
+            large = [is_columns for count, is_columns in sections if count >= COLUMN_ROWS_MIN]
+            # The first may leave before the peer has said that it knows columns.
+            assert large == sorted(large)
+            assert any(large) == (peer.port not in old)
+            assert not any(is_columns for count, is_columns in sections if count < COLUMN_ROWS_MIN)
+
+
+def test_a_worker_that_was_replaced_gets_rows_until_it_says_that_it_knows_columns():
+    network = WatchedNetwork()
+    with EngineCluster(columns_over_three_workers(), 3, network=network, seed=1) as cluster:
+        first, second, _ = cluster.slots
+        exchange = cluster.engines[0]._exchange
+        cluster.run_until(lambda: second in exchange._take_columns)
+        network.ends[first].listener.session_began(second, 2, ())
+        assert second not in exchange._take_columns
+        network.ends[second].listener.session_began(first, 2, ())
+        cluster.run_until(lambda: second in exchange._take_columns)

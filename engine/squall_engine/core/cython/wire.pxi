@@ -45,11 +45,30 @@ cdef bint is_of_task(Batch batch, int32_t task) except -1:
     return True
 
 
-def encode_batches(Source source, batches, codec):
+cdef bytes columns_if_fit(Batch batch, codec):
+    """The values of a batch as columns; None: they have to be rows."""
+    cdef Py_ssize_t i, fields = len(batch.source.fields)
+    cdef list columns = batch.columns
+    if PyList_GET_SIZE(batch.values) - batch.start < COLUMN_ROWS_MIN:
+        return None
+    if fields == 0 or fields > FIELDS_MAX:
+        return None
+    if batch.several is not None and any([i >= batch.start for i in batch.several]):
+        return None
+    if columns is None:
+        columns = [column_of(batch.values, i) for i in range(fields)]
+    if batch.start:
+        columns = [(<list>column)[batch.start :] for column in columns]
+    return encode_columns(columns, codec)
+
+
+def encode_batches(Source source, batches, codec, *, columns=False):
     """Batches of one stream, each with its receiving task, as one TUPLES section; `source` is of
-    some task that emits on it. Raises ValueNotEncodableError when some value cannot travel."""
+    some task that emits on it. `columns`: the receiver knows columns, and a single batch may be
+    such. Raises ValueNotEncodableError when some value cannot travel."""
     cdef Batch batch
     cdef list rows
+    cdef bytes data = None
     cdef Py_ssize_t total = 0, n, offset, size
     cdef bint anchored = False
     cdef list several = []
@@ -64,17 +83,21 @@ def encode_batches(Source source, batches, codec):
     cdef uint16_t name_size = len(name)
     cdef uint32_t packed_size
     cdef TuplesHead head
-    for _, batch in batches:
-        batch.to_rows()
     if len(batches) == 1:
-        batch = batches[0][1]
-        rows = batch.values if batch.start == 0 else batch.rows()
         flags |= SAME_TASK
-    else:
+        if columns:
+            data = columns_if_fit(batches[0][1], codec)
+    if data is None:
         rows = []
         for _, batch in batches:
-            rows.extend(batch.values if batch.start == 0 else batch.rows())
-    data = codec.encode_scalar_rows(rows) if are_scalars(rows) else codec.encode_rows(rows)
+            batch.to_rows()
+            if len(batches) == 1 and batch.start == 0:
+                rows = batch.values
+            else:
+                rows.extend(batch.rows())
+        data = codec.encode_scalar_rows(rows) if are_scalars(rows) else codec.encode_rows(rows)
+    else:
+        flags |= COLUMNS
     for _, batch in batches:
         n = len(batch)
         if batch.anchored:
@@ -145,6 +168,10 @@ cdef object too_short(Py_ssize_t size):
     return CodecError(f"a section ends after {size} bytes; more were expected")
 
 
+cdef object other_fields(str stream, Py_ssize_t fields, Py_ssize_t values):
+    return CodecError(f"a section has {values} values for the {fields} fields of {stream!r}")
+
+
 def decode_batches(bytes data, codec, source_of):
     """The inverse: batches by receiving task; none when `source_of(task, stream)` knows no source.
     Raises CodecError."""
@@ -156,7 +183,8 @@ def decode_batches(bytes data, codec, source_of):
     cdef uint32_t packed_size
     cdef TuplesHead head
     cdef uint64_t id_ = 0, root = 0
-    cdef list rows
+    cdef list rows = None, columns = None
+    cdef Py_ssize_t fields
     cdef dict anchors = {}, by_task = {}
     cdef Batch batch = None
     cdef Source source, one
@@ -167,8 +195,10 @@ def decode_batches(bytes data, codec, source_of):
     flags = head.flags
     source_task = head.source_task
     total = head.count
-    if flags & ~(SAME_TASK | ANCHORED | SEVERAL_ROOTS | SEVERAL_SOURCES):
+    if flags & ~(SAME_TASK | ANCHORED | SEVERAL_ROOTS | SEVERAL_SOURCES | COLUMNS):
         raise CodecError(f"a section has flags that are unknown: {flags:#04x}")
+    if flags & COLUMNS and (not flags & SAME_TASK or flags & SEVERAL_ROOTS):
+        raise CodecError(f"a section of columns has flags that do not go with them: {flags:#04x}")
     tasks_at = TUPLES_HEAD_BYTES + head.stream_bytes
     at = tasks_at + (TASK_BYTES if flags & SAME_TASK else TASK_BYTES * total)
     if flags & SEVERAL_SOURCES:
@@ -194,9 +224,12 @@ def decode_batches(bytes data, codec, source_of):
         except (ValueError, msgspec.MsgspecError) as error:
             raise CodecError(f"a section of {size} bytes cannot be read: {error}") from error
         at += packed_size
-    rows = codec.decode_rows(memoryview(data)[at:])
-    if PyList_GET_SIZE(rows) != total:
-        raise CodecError(f"a section of {total} tuples has {len(rows)} rows")
+    if flags & COLUMNS:
+        columns = decode_columns(start + at, size - at, total, codec)
+    else:
+        rows = codec.decode_rows(memoryview(data)[at:])
+        if PyList_GET_SIZE(rows) != total:
+            raise CodecError(f"a section of {total} tuples has {len(rows)} rows")
     if flags & ANCHORED:
         several = 0
         for i in range(total):
@@ -213,6 +246,14 @@ def decode_batches(bytes data, codec, source_of):
     source = one = source_of(source_task, name)
     if source is None or total == 0:
         return {}
+    fields = len(source.fields)
+    if columns is not None:
+        if PyList_GET_SIZE(columns) != fields:
+            raise other_fields(name, fields, len(columns))
+    else:
+        for i in range(total):
+            if PyList_GET_SIZE(<list>PyList_GET_ITEM(rows, i)) != fields:
+                raise other_fields(name, fields, len(rows[i]))
     if flags & SEVERAL_SOURCES:
         sources = []
         known = {source_task: source}
@@ -229,7 +270,12 @@ def decode_batches(bytes data, codec, source_of):
     if flags & SAME_TASK:
         memcpy(&task, start + tasks_at, TASK_BYTES)
         batch = new_batch(source, total)
-        batch.values = rows
+        if columns is None:
+            batch.values = rows
+        else:
+            batch.columns = columns
+            batch.values = <list>PyList_GET_ITEM(columns, 0)
+            batch.column_room, batch.room = batch.room, 0
         batch.sources = sources
         if flags & ANCHORED:
             memcpy(batch._ids, start + ids_at, ID_BYTES * total)

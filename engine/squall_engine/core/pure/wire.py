@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from squall_engine.core.codec import ValueCodec
+from squall_engine.core.codec import CodecError, ValueCodec
 from squall_engine.core.pure.tuples import Batch, Source, Tuple
 from squall_engine.core.sections import parse_tuples, serialize_tuples
 
 
 def encode_batches(
-    source: Source, batches: Sequence[tuple[int, Batch]], codec: ValueCodec
+    source: Source,
+    batches: Sequence[tuple[int, Batch]],
+    codec: ValueCodec,
+    *,
+    columns: bool = False,
 ) -> bytes:
     """Batches of one stream, each with its receiving task, as one TUPLES section; `source` is of
-    some task that emits on it. Raises ValueNotEncodableError when some value cannot travel."""
+    some task that emits on it. `columns`: the receiver knows columns, and a single batch may be
+    such. Raises ValueNotEncodableError when some value cannot travel."""
     tasks = [task for task, batch in batches for _ in range(len(batch))]
     tuples = [tup for _, batch in batches for tup in batch.as_tuples()]
     sources = [tup.source.task for tup in tuples]
-    return serialize_tuples(source.task, source.stream, tasks, tuples, codec, sources)
+    fields = len(source.fields) if columns and len(batches) == 1 else None
+    return serialize_tuples(
+        source.task, source.stream, tasks, tuples, codec, sources, fields=fields
+    )
 
 
 def decode_batches(
@@ -32,6 +40,13 @@ def decode_batches(
         for task in dict.fromkeys((section.source_task, *senders))
     }
     source = known[section.source_task]
+    if source is not None:
+        fields = len(source.fields)
+        for row in section.rows:
+            if len(row) != fields:
+                raise CodecError(
+                    f"a section has {len(row)} values for the {fields} fields of {section.stream!r}"
+                )
     by_task: dict[int, Batch] = {}
     for i, (row, receiver) in enumerate(zip(section.rows, section.tasks, strict=True)):
         sender = known[senders[i]]
