@@ -15,8 +15,9 @@ from squall_common.names import decode_znode, encode_znode
 from squall_common.state.checkpoint_store import CheckpointStore
 from squall_common.state.errors import StateDamagedError
 from squall_common.state.keyed import KeyedState
+from squall_common.state.layouts import Layout, sources
 from squall_common.state.segment import Segment
-from squall_common.state.task_store import read_chain, segment_names
+from squall_common.state.task_store import layouts_of, read_chain, segment_names
 
 # By the codes of extension types, which are those of tuples between workers.
 _TUPLE, _BIG_INT, _UUID, _SURROGATE, _BYTEARRAY, _PICKLE = 1, 4, 10, 16, 17, 15
@@ -89,6 +90,8 @@ class StoredTaskState:
     store: CheckpointStore = field(repr=False, compare=False)
     segments: tuple[Segment, ...] = ()  # the oldest first; empty if they are damaged
     damage: str | None = None
+    groups: range | None = None
+    """The key groups that no task of a newer layout has stored yet; None: its own."""
 
     @property
     def size(self) -> int:
@@ -104,7 +107,8 @@ class StoredTaskState:
             groups = segments[-1].footer.max_parallelism
             state = KeyedState(groups, PlainCodec())
             try:
-                state.restore([segments], range(groups), bound=True)
+                wanted = range(groups) if self.groups is None else self.groups
+                state.restore([segments], wanted, bound=self.groups is None)
                 return state.items()
             except FileNotFoundError:
                 # The task has written everything anew since, and deleted what that replaces.
@@ -122,26 +126,41 @@ def stored_states(
     for topology_name in topologies:
         found = store.names(topology_name) if component is None else [encode_znode(component)]
         for component_name in found:
-            for index in store.names(f"{topology_name}/{component_name}"):
-                folder = f"{topology_name}/{component_name}/{index}"
-                if index.isdecimal():
-                    yield from _stored(store, topology_name, component_name, index, folder)
+            yield from _of_component(store, topology_name, component_name)
 
 
-def _stored(
-    store: CheckpointStore, topology: str, component: str, index: str, folder: str
+def _of_component(
+    store: CheckpointStore, topology: str, component: str
 ) -> Iterator[StoredTaskState]:
-    segments, damage = _read(store, folder)
-    if segments or damage is not None:
-        yield StoredTaskState(
-            decode_znode(topology),
-            decode_znode(component),
-            int(index),
-            folder,
-            store,
-            segments,
-            damage,
-        )
+    folder = f"{topology}/{component}"
+    try:
+        layouts = layouts_of(store, folder)
+    except StateDamagedError:  # all of the first are
+        indexes = [int(index) for index in store.names(folder) if index.isdecimal()]
+        layouts = [Layout(folder, 0, max(indexes) + 1)]
+    read = {
+        layout.task_folder(index): (index, *_read(store, layout.task_folder(index)))
+        for layout in layouts
+        for index in range(layout.tasks)
+    }
+    heads = [segments[-1].footer for _, segments, _ in read.values() if segments]
+    groups = heads[-1].max_parallelism if heads else 0
+
+    def shown(
+        index: int, at: str, segments: tuple[Segment, ...], damage: str | None, part: range | None
+    ) -> StoredTaskState:
+        names = decode_znode(topology), decode_znode(component)
+        return StoredTaskState(*names, index, at, store, segments, damage, part)
+
+    for at, (index, _, damage) in read.items():
+        if damage is not None:
+            yield shown(index, at, (), damage, None)
+    if not heads:
+        return
+    for source in sources(layouts, range(groups), groups, lambda at: read[at][1]):
+        at = source.layout.task_folder(source.index)
+        part = None if source.layout is layouts[-1] else source.groups
+        yield shown(source.index, at, read[at][1], None, part)
 
 
 def _read(store: CheckpointStore, folder: str) -> tuple[tuple[Segment, ...], str | None]:

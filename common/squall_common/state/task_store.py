@@ -10,6 +10,8 @@ looks for newer fences afterwards, and only then are tuples acked. So a task tha
 lives on, either has written its segment before the new one listed the folder, or finds the fence
 and ends: nothing that was acked is missing. Once the new task has written a segment, what the
 replaced one writes is never read, since the names of newer lives sort behind its own.
+
+With another number of tasks the folders are others (`layouts`), and key groups move to them.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from squall_common.state.errors import (
     StateStoreError,
 )
 from squall_common.state.key_groups import groups_of_task
+from squall_common.state.layouts import Layout, mark_first, noted_layouts, sources
 from squall_common.state.segment import Footer, Segment, SegmentRef, damaged, encode_segment
 from squall_common.state.task_state import Changes, RowCodec, TaskState
 
@@ -56,23 +59,30 @@ class TaskPlace:
         return groups_of_task(self.index, self.tasks, self.max_parallelism)
 
     @property
+    def component_folder(self) -> str:
+        return f"{encode_znode(self.topology)}/{encode_znode(self.component)}"
+
+    @property
     def folder(self) -> str:
-        component = f"{encode_znode(self.topology)}/{encode_znode(self.component)}"
-        return f"{component}/{self.index:05}"
+        return f"{self.component_folder}/{self.index:05}"
 
     def check(self, tasks: int, max_parallelism: int, where: str) -> None:
         """Check that state that was stored with these numbers fits. Raises StateError."""
-        if max_parallelism != self.max_parallelism:
-            raise StateError(
-                f"the state of {self.component!r} in {where} has {max_parallelism} key groups, and "
-                f"the bolt has {self.max_parallelism}",
-                hint=f"set topology.state.max.parallelism of the bolt to {max_parallelism}",
-            )
+        self.check_groups(max_parallelism, where)
         if tasks != self.tasks:
             raise StateError(
                 f"the state of {self.component!r} in {where} was stored by {tasks} task(s), and "
                 f"the bolt has {self.tasks}",
                 hint=f"give the bolt {tasks} task(s), or start with another state store",
+            )
+
+    def check_groups(self, max_parallelism: int, where: str) -> None:
+        """Check that state that was stored with so many key groups fits. Raises StateError."""
+        if max_parallelism != self.max_parallelism:
+            raise StateError(
+                f"the state of {self.component!r} in {where} has {max_parallelism} key groups, and "
+                f"the bolt has {self.max_parallelism}",
+                hint=f"set topology.state.max.parallelism of the bolt to {max_parallelism}",
             )
 
 
@@ -112,6 +122,8 @@ class SegmentStore:
     def __init__(self, store: CheckpointStore, place: TaskPlace) -> None:
         self._store = store
         self._place = place
+        self._layout = Layout(place.component_folder, 0, place.tasks)
+        self._older: list[Layout] = []
         self._folder = place.folder
         self._life = ""
         self._chain: list[SegmentRef] = []  # the oldest first
@@ -122,22 +134,73 @@ class SegmentStore:
         return sum(ref.size for ref in self._chain)
 
     def open(self, state: TaskState) -> None:
-        names = self._store.names(self._folder)
+        self._choose_layout()
+        self._life, names = self._fence(self._folder)
+        self._check_fences(names)
+        if segment_names(names):
+            opened = read_chain(self._store, self._folder, names)
+            head = opened[-1].footer
+            where = f"{self._store.url}/{self._folder}"
+            self._place.check(head.tasks, head.max_parallelism, where)
+            state.restore([opened], self._place.groups, bound=True)
+            self._chain = [segment.ref for segment in opened]
+            self.epoch = head.epoch
+        elif self._older:
+            self._take_over(state)
+
+    def _choose_layout(self) -> None:
+        """Find the folder of the task: in the newest layout, or in a new one, if that has another
+        number of tasks."""
+        place = self._place
+        found = layouts_of(self._store, place.component_folder)
+        if not found:
+            found = [mark_first(self._store, place.component_folder, place.tasks)]
+        if found[-1].tasks == place.tasks:
+            self._layout = found.pop()
+        else:
+            self._layout = found[-1].next(place.tasks)
+        self._older = found
+        self._folder = self._layout.task_folder(place.index)
+
+    def _fence(self, folder: str) -> tuple[str, list[str]]:
+        """Begin a new life of a task. Returns it, and what is in the folder from then on."""
+        names = self._store.names(folder)
         lives = [match["life"] for name in names if (match := _match(name)) is not None]
         number = 1 + max((int(life[:_LIFE_DIGITS]) for life in lives), default=0)
-        self._life = f"{number:0{_LIFE_DIGITS}}-{os.urandom(4).hex()}"
-        self._store.put(f"{self._folder}/{self._life}.fence", b"")
-        names = self._store.names(self._folder)
-        self._check_fences(names)
-        segments = [name for name in names if _SEGMENT.fullmatch(name)]
-        if not segments:
-            return
-        opened = read_chain(self._store, self._folder, segments)
-        head = opened[-1].footer
-        self._place.check(head.tasks, head.max_parallelism, f"{self._store.url}/{self._folder}")
-        state.restore([opened], self._place.groups, bound=True)
-        self._chain = [segment.ref for segment in opened]
-        self.epoch = head.epoch
+        life = f"{number:0{_LIFE_DIGITS}}-{os.urandom(4).hex()}"
+        self._store.put(f"{folder}/{life}.fence", b"")
+        return life, self._store.names(folder)
+
+    def _take_over(self, state: TaskState) -> None:
+        """Restore the key groups of this task from those that had them, and let these write no
+        more."""
+        place = self._place
+
+        def read(folder: str) -> list[Segment]:
+            names = segment_names(self._fence(folder)[1])
+            if not names:
+                return []
+            opened = read_chain(self._store, folder, names)
+            head = opened[-1].footer
+            place.check_groups(head.max_parallelism, f"{self._store.url}/{folder}")
+            if head.bound:
+                raise StateError(
+                    f"{place.component!r} has state that belongs to its tasks (in "
+                    f"{self._store.url}/{folder}), so it goes on with {head.tasks} of them, not "
+                    f"{place.tasks}",
+                    hint="state that is used under the key of the tuple's fields grouping can move",
+                )
+            return opened
+
+        most = max(layout.tasks for layout in self._older)
+        if most > place.max_parallelism:
+            raise StateError(
+                f"the state of {place.component!r} was stored by {most} tasks, and the bolt has "
+                f"only {place.max_parallelism} key groups",
+                hint="set topology.state.max.parallelism of the bolt to that of the old topology",
+            )
+        found = sources(self._older, place.groups, place.max_parallelism, read)
+        state.restore([source.parts for source in found], place.groups, bound=False)
 
     def wants_base(self, keys: int) -> bool:
         if not self._chain:
@@ -193,6 +256,46 @@ class SegmentStore:
             path = f"{self._folder}/{name}"
             if path not in needed and name != f"{self._life}.fence":
                 self._store.delete(path)
+        self._clean_older()
+
+    def _clean_older(self) -> None:
+        """Delete the segments of older layouts, once each task of this one has its own. Their
+        fences stay: whoever wrote there must not ack any more."""
+        if not self._older:
+            return
+        for index in range(self._layout.tasks):
+            if not segment_names(self._store.names(self._layout.task_folder(index))):
+                return
+        for layout in self._older:
+            for index in range(layout.tasks):
+                folder = layout.task_folder(index)
+                for name in segment_names(self._store.names(folder)):
+                    self._store.delete(f"{folder}/{name}")
+        self._older = []
+
+
+def layouts_of(store: CheckpointStore, component_folder: str) -> list[Layout]:
+    """The layouts of a component's state, the oldest first. Raises StateError."""
+    found = noted_layouts(store, component_folder)
+    if not found or found[0].number > 0:  # or an older version of Squall wrote the first
+        tasks = _first_tasks(store, component_folder)
+        if tasks is not None:
+            found.insert(0, Layout(component_folder, 0, tasks))
+    return found
+
+
+def _first_tasks(store: CheckpointStore, component_folder: str) -> int | None:
+    damage: StateDamagedError | None = None
+    for index in store.names(component_folder):
+        folder = f"{component_folder}/{index}"
+        if index.isdecimal() and (names := segment_names(store.names(folder))):
+            try:
+                return _open(store, f"{folder}/{names[-1]}").footer.tasks
+            except StateDamagedError as error:  # any other task's says it as well
+                damage = damage or error
+    if damage is not None:
+        raise damage
+    return None
 
 
 def _match(name: str) -> re.Match[str] | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.effort import examples
 
 from squall_common.state.checkpoint_store import CheckpointStore
 from squall_common.state.errors import (
@@ -15,6 +16,7 @@ from squall_common.state.errors import (
     StateFencedError,
     StateStoreError,
 )
+from squall_common.state.key_groups import key_group
 from squall_common.state.keyed import KeyedState
 from squall_common.state.task_store import SegmentStore, TaskPlace
 from squall_engine.core.codec import ValueCodec
@@ -149,12 +151,21 @@ def test_a_write_whose_outcome_is_unknown_does_no_harm(
     assert Task(store).values == {"b": 2}
 
 
-def test_other_numbers_of_tasks_and_groups_are_refused(store: CheckpointStore) -> None:
+def place_of(index: int, tasks: int, groups: int = 128) -> TaskPlace:
+    return TaskPlace("words", "count", index, tasks, groups)
+
+
+def test_bound_state_and_other_numbers_of_groups_are_refused(store: CheckpointStore) -> None:
     task = Task(store)
     task.put("a", 1)
     task.flush()
-    with pytest.raises(StateError, match=r"stored by 1 task\(s\), and the bolt has 2"):
-        Task(store, TaskPlace("words", "count", 0, 2, 128))
+    with pytest.raises(StateError, match="128 key groups, and the bolt has 256"):
+        Task(store, place_of(1, 2, 256))
+    task = Task(store)
+    task.state.put("everybody's", 1)
+    task.flush()
+    with pytest.raises(StateError, match=r"belongs to its tasks .* 1 of them, not 2"):
+        Task(store, place_of(0, 2))
     with pytest.raises(StateError, match="128 key groups, and the bolt has 256") as raised:
         Task(store, TaskPlace("words", "count", 0, 1, 256))
     assert raised.value.hint == "set topology.state.max.parallelism of the bolt to 128"
@@ -218,3 +229,87 @@ def test_what_was_confirmed_is_found_whatever_fails(seed: int, tmp_path: Path) -
         except StateStoreError:
             continue
         confirmed = dict(model)
+
+
+def test_state_of_before_there_were_markers_moves_too(store: CheckpointStore) -> None:
+    task = Task(store)
+    task.put("a", 1)
+    task.flush()
+    store.delete("words/count/layout-000000-00001")
+    moved = [Task(store, place_of(index, 3)) for index in range(3)]
+    assert [one.values for one in moved if one.values] == [{"a": 1}]
+    with pytest.raises(StateFencedError):
+        task.flush()
+
+
+def test_two_first_numbers_of_tasks_at_once_are_refused(
+    store: CheckpointStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = CheckpointStore.put
+
+    def twice(store: CheckpointStore, name: str, data: Any) -> None:
+        put(store, name, data)
+        put(store, "words/count/layout-000000-00003", b"")
+
+    monkeypatch.setattr(CheckpointStore, "put", twice)
+    with pytest.raises(StateError, match="different numbers of tasks"):
+        Task(store)
+
+
+@pytest.mark.parametrize("seed", range(examples(10)))
+def test_key_groups_move_exactly_whatever_ends_meanwhile(seed: int, tmp_path: Path) -> None:
+    """The number of tasks changes before the last change is through, tasks end, and tasks that were
+    replaced live on."""
+    rng = random.Random(seed)
+    store = CheckpointStore(f"memory://{tmp_path.name}")
+    acked: dict[str, int] = {}
+    old: list[tuple[TaskPlace, Task]] = []
+    tasks = 1
+    running: dict[int, Task] = {}
+    number = 0
+
+    def work(place: TaskPlace, task: Task) -> None:
+        nonlocal number
+        changes = {}
+        for _ in range(rng.randrange(4)):
+            key = f"key {rng.randrange(60)}"
+            if key_group(key, place.max_parallelism) in place.groups:
+                number += 1
+                changes[key] = number
+                task.put(key, number)
+        if rng.random() < 0.7:
+            task.flush()
+            acked.update(changes)
+
+    for _ in range(300):
+        what = rng.random()
+        if what < 0.04:  # submitted again
+            old += [(place_of(index, tasks), task) for index, task in running.items()]
+            running, tasks = {}, rng.choice([1, 2, 3, 5, 8])
+        elif what < 0.1 and running:  # replaced, and not ended
+            index = rng.choice(list(running))
+            old.append((place_of(index, tasks), running.pop(index)))
+        elif what < 0.4:
+            index = rng.randrange(tasks)
+            if index not in running:
+                running[index] = Task(store, place_of(index, tasks))
+        elif what < 0.5 and old:
+            place, task = old[at := rng.randrange(len(old))]
+            try:
+                work(place, task)
+            except StateFencedError:
+                del old[at]
+        elif running:
+            index = rng.choice(list(running))
+            try:
+                work(place_of(index, tasks), running[index])
+            except StateFencedError:  # by one that was started with the old number of tasks
+                del running[index]
+    found: dict[str, int] = {}
+    for index in range(tasks):
+        values = Task(store, place_of(index, tasks)).values
+        assert not values.keys() & found.keys(), "a key has two tasks"
+        place = place_of(index, tasks)
+        assert all(key_group(key, 128) in place.groups for key in values)
+        found |= values
+    assert {key: found.get(key, 0) for key in acked if found.get(key, 0) < acked[key]} == {}
