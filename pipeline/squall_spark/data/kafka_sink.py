@@ -22,6 +22,7 @@ import base64
 import contextlib
 import hashlib
 import json
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -74,14 +75,28 @@ def encoded(fields: Sequence[str], row: Sequence[Any]) -> tuple[bytes | None, by
 
 
 def _with_names(value: Any) -> Any:
-    """A value with dicts for its structs, which are Rows: tuples, to JSON."""
+    """A value as JSON has it: dicts for structs (which are Rows, so tuples to JSON), and text for
+    the keys of maps and for NaN and infinity, as Spark writes them."""
     if hasattr(value, "asDict"):
         return value.asDict(recursive=True)
     if isinstance(value, list):
         return [_with_names(each) for each in value]
     if isinstance(value, dict):
-        return {key: _with_names(each) for key, each in value.items()}
+        return {_key(key): _with_names(each) for key, each in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value
+
+
+def _key(key: Any) -> str:
+    """A key of a map as text."""
+    if isinstance(key, str):
+        return key
+    if isinstance(key, bytes | bytearray):
+        return base64.b64encode(key).decode()
+    if isinstance(key, bool):
+        return str(key).lower()
+    return str(key)
 
 
 def _json(value: Any) -> bytes:

@@ -2,7 +2,8 @@
 
 Spark's shuffle brings them in any order. They are sorted by timestamp; those of one moment by the
 task that has emitted them (component, stream, task), and those of one task as it emitted them. More
-than `limit` are sorted in portions, which wait in a temporary file and are merged.
+than `limit` tuples or `limit_bytes` are sorted in portions, which wait in temporary files and are
+merged.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from squall_engine.embed import Tuple, ValueCodec
 from squall_spark.tasks.spools import scratch_file
 
 LIMIT = 200_000
+LIMIT_BYTES = 64 * 1024 * 1024  # as they were sent
+# What is read of a portion at once: each has a block in memory while they are merged.
 _BLOCK_ROWS = 1_000
+_BLOCK_BYTES = 1024 * 1024
 _LENGTH = struct.Struct("<I")
 
 _Key = tuple[int, str, str, int]
@@ -35,23 +39,27 @@ class ByTime:
         make_tuple: Callable[[int, str, Sequence[object]], Tuple],
         *,
         limit: int = LIMIT,
+        limit_bytes: int = LIMIT_BYTES,
     ) -> None:
         """`make_tuple` gets a task, a stream and values."""
         self._time_of = time_of
         self._codec = codec
         self._make_tuple = make_tuple
         self._limit = limit
+        self._limit_bytes = limit_bytes
         self._waiting: list[_Entry] = []
+        self._size = 0  # bytes of what waits
         self._runs: list[BinaryIO] = []
 
-    def add(self, tuples: Iterable[Tuple]) -> None:
-        """Raises what `time_of` raises."""
+    def add(self, tuples: Iterable[Tuple], size: int) -> None:
+        """`size` is in bytes, as they were sent. Raises what `time_of` raises."""
         time_of = self._time_of
         for tup in tuples:
             source = tup.source
             key = (time_of(tup), source.component, source.stream, source.task)
             self._waiting.append((key, tup))
-        if len(self._waiting) >= self._limit:
+        self._size += size
+        if len(self._waiting) >= self._limit or self._size >= self._limit_bytes:
             self._spill()
 
     def __iter__(self) -> Iterator[tuple[int, Tuple]]:
@@ -73,19 +81,23 @@ class ByTime:
             yield waiting.pop()
 
     def _spill(self) -> None:
+        if not self._waiting:
+            return
         self._waiting.sort(key=_KEY)
         run = scratch_file()
         self._runs.append(run)
-        for start in range(0, len(self._waiting), _BLOCK_ROWS):
+        fitting = _BLOCK_BYTES * len(self._waiting) // max(1, self._size)
+        rows = max(1, min(_BLOCK_ROWS, fitting))
+        for start in range(0, len(self._waiting), rows):
             data = self._codec.encode_rows(
                 [
                     (key[0], tup.source.task, tup.source.stream, list(tup.values))
-                    for key, tup in self._waiting[start : start + _BLOCK_ROWS]
+                    for key, tup in self._waiting[start : start + rows]
                 ]
             )
             run.write(_LENGTH.pack(len(data)))
             run.write(data)
-        self._waiting = []
+        self._waiting, self._size = [], 0
 
     def _read(self, run: BinaryIO) -> Iterator[_Entry]:
         run.seek(0)

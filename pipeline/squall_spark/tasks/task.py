@@ -348,7 +348,7 @@ class TaskRunner:
         TaskFailedError."""
         for section in sections:
             if self._sorted is not None:
-                self._sorted.add(self._started().tuples_in(section))
+                self._sorted.add(self._started().tuples_in(section), len(section))
                 self._check()
             elif is_arrow(section):
                 self._feed_arrow(section)

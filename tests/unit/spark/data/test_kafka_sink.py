@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import math
+from typing import Any
 
 import pytest
 from pyspark.sql import Row
@@ -30,6 +33,21 @@ def test_structs_have_names_and_bytes_are_base64() -> None:
         "raw": "/w==",
     }
     assert encoded(["value"], [Row(city="Ulm")]) == (None, b'{"city": "Ulm"}')
+
+
+def test_a_value_is_json_whatever_its_keys_and_numbers_are() -> None:
+    day = dt.date(2026, 1, 2)
+    _, value = encoded(
+        ["f", "m"], [[math.nan, math.inf, -math.inf, 1.5], {day: 1, b"x": 2, True: 3}]
+    )
+
+    def strict(text: str) -> Any:
+        raise AssertionError(f"{text} is not JSON")
+
+    assert json.loads(value or b"", parse_constant=strict) == {
+        "f": ["NaN", "Infinity", "-Infinity", 1.5],
+        "m": {"2026-01-02": 1, "eA==": 2, "true": 3},
+    }
 
 
 def test_a_place() -> None:

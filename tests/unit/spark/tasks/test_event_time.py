@@ -252,7 +252,10 @@ def test_a_join_takes_its_inputs_together_in_the_order_of_time() -> None:
     assert sorted(map(tuple, out)) == [(1, 10), (2, 20), (3, 30)]
 
 
-def test_more_tuples_than_fit_are_sorted_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("limits", [(700, 10**9), (10**9, 10_000)])
+def test_more_tuples_than_fit_are_sorted_in_files(
+    monkeypatch: pytest.MonkeyPatch, limits: tuple[int, int]
+) -> None:
     spilled = []
     spill = by_time_module.ByTime._spill
 
@@ -260,8 +263,9 @@ def test_more_tuples_than_fit_are_sorted_in_files(monkeypatch: pytest.MonkeyPatc
         spilled.append(len(self._waiting))
         spill(self)
 
+    defaults = dict(zip(("limit", "limit_bytes"), limits, strict=True))
     monkeypatch.setattr(by_time_module.ByTime, "_spill", count)
-    monkeypatch.setattr(by_time_module.ByTime.__init__, "__kwdefaults__", {"limit": 700})
+    monkeypatch.setattr(by_time_module.ByTime.__init__, "__kwdefaults__", defaults)
     rows = [("a", (n * 7919) % 10_007 // 2, n) for n in range(8_000)]
     job = plan(st.Panes(), tumbling(secs=1, event_time=AT))
     panes = [row[1] for row in run_here(job, columns(rows))["bolt"]]
