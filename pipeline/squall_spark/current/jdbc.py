@@ -26,6 +26,16 @@ if TYPE_CHECKING:
 
 _BATCHES = "squall_batches"
 _ON_CONFLICT = ("jdbc:postgresql:", "jdbc:sqlite:")
+# Java finds a driver by itself only if it was on the class path when the JVM started. Those of
+# spark.jars and spark.jars.packages were not.
+_DRIVERS = {
+    "postgresql": "org.postgresql.Driver",
+    "sqlite": "org.sqlite.JDBC",
+    "sqlserver": "com.microsoft.sqlserver.jdbc.SQLServerDriver",
+    "oracle": "oracle.jdbc.OracleDriver",
+    "db2": "com.ibm.db2.jcc.DB2Driver",
+    "h2": "org.h2.Driver",
+}
 _NO_MERGE = ("jdbc:mysql:", "jdbc:mariadb:")
 
 
@@ -43,6 +53,9 @@ def check(sink: Sink) -> Foreign:
             f"{where}: --key does not work with MySQL and MariaDB, which have neither MERGE nor ON "
             "CONFLICT"
         )
+    driver = _DRIVERS.get(options["url"].removeprefix("jdbc:").partition(":")[0])
+    if driver is not None:
+        options.setdefault("driver", driver)
     return Foreign(foreign.format, options)
 
 
@@ -225,9 +238,10 @@ def _refused(sink: Sink, table: str) -> Iterator[None]:
         if not type(error).__module__.startswith(("py4j", "pyspark")):
             raise
         java = getattr(error, "java_exception", None)
-        text = str(error) if java is None else f"{java.getMessage()}"
+        text = " ".join((str(error) if java is None else str(java.getMessage())).split())
+        hint = None
+        if "ON CONFLICT" in text:
+            hint = "the table needs a primary key or a unique index on exactly the fields of --key"
         raise SquallError(
-            f"{sink.where}: the database refused to update {table} by key: "
-            f"{' '.join(text.split())}",
-            hint="the table needs a primary key or a unique index on exactly the fields of --key",
+            f"{sink.where}: table {table} was not updated by key: {text}", hint=hint
         ) from error

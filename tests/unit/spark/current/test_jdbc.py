@@ -62,3 +62,9 @@ def test_a_table_that_cannot_be_updated_is_refused_before_spark_starts(
     with pytest.raises(SquallError, match=message):
         check(sink_of(place))
     assert check(sink_of(URL.format("jdbc:derby:x"))).options["dbtable"] == "now"
+
+
+def test_a_known_database_needs_no_driver_class() -> None:
+    url = URL.format("jdbc:postgresql://h/d")
+    assert check(sink_of(url)).options["driver"] == "org.postgresql.Driver"
+    assert check(sink_of(f"{url}&driver=other.Driver")).options["driver"] == "other.Driver"
