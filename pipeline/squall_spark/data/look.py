@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import glob
+import itertools
 import json
 import os
 import zlib
@@ -25,9 +26,16 @@ def is_here(path: str, format_: Format | None) -> bool:
 class Files:
     """The files of an input."""
 
-    count: int
+    names: tuple[str, ...]
     size: int  # bytes
-    first: str | None
+
+    @property
+    def count(self) -> int:
+        return len(self.names)
+
+    @property
+    def first(self) -> str | None:
+        return self.names[0] if self.names else None
 
 
 def files_of(source: Source) -> Files | None:
@@ -36,13 +44,8 @@ def files_of(source: Source) -> Files | None:
     path = local_path(source.path) if source.path.startswith("file:") else source.path
     if not is_here(path, source.format) or "{" in path:
         return None
-    count, size, first = 0, 0, None
-    for name in files_below(sorted(glob.glob(path))):
-        count, size = count + 1, size + os.path.getsize(name)
-        first = first or name
-        if count == _FILES_MAX:
-            break
-    return Files(count, size, first)
+    names = tuple(itertools.islice(files_below(sorted(glob.glob(path))), _FILES_MAX))
+    return Files(names, sum(map(os.path.getsize, names)))
 
 
 def files_below(paths: Iterable[str]) -> Iterator[str]:

@@ -18,9 +18,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from squall_common.client.upload import size_text
 from squall_common.topology.model import GroupingKind
 from squall_spark.data.bindings import Format, Source
-from squall_spark.data.look import columns_in, files_of
+from squall_spark.data.look import Files, columns_in, files_of
 from squall_spark.plan import Sink, SparkPlan, Stage, StageKind
 from squall_spark.traits import Column
+from squall_spark.view.pruning import folders_of, remaining
 
 _INDENT = "               "
 _ONE_FILE_MAX = 512 * 1024 * 1024
@@ -91,7 +92,7 @@ def _input(source: Source, fields: Sequence[str], columns: Sequence[Column]) -> 
         line += f"; not read: {', '.join(unread)}"
     yield line
     if source.filter is not None:
-        yield f"{_INDENT}only where {source.filter}"
+        yield f"{_INDENT}only where {source.filter}{_left(files, source.filter)}"
     missing = [name for name in fields if there is not None and name not in types]
     if missing:
         yield f"{_INDENT}missing in {files.first if files else '?'}: {', '.join(missing)}"
@@ -99,6 +100,14 @@ def _input(source: Source, fields: Sequence[str], columns: Sequence[Column]) -> 
         yield f"{_INDENT}types are found by reading it once more; the spout could declare them"
     if files is not None and files.first is not None and _is_whole(files.first, source):
         yield f"{_INDENT}a compressed file is read by one task"
+
+
+def _left(files: Files | None, condition: str) -> str:
+    """How many files a filter on the columns of folders leaves."""
+    if files is None or not any(map(folders_of, files.names[:1])):
+        return ""
+    left = len(remaining(files.names, condition))
+    return f": at most {left} of the {files.count} files"
 
 
 def _is_whole(file: str, source: Source) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -76,3 +77,21 @@ def test_bolts_without_output_and_bounded_spouts() -> None:
     assert "numbers      runs itself, to its end" in text
     assert "numbers -> silent moves: all (each tuple to 3 tasks)" in text
     assert "silent       runs for what it does itself" in text
+
+
+def test_a_filter_on_the_columns_of_folders_says_what_it_leaves(tmp_path: Path) -> None:
+    for day in (1, 2):
+        (tmp_path / f"day={day}").mkdir()
+        pq.write_table(pa.table({"sentence": ["the cow"]}), tmp_path / f"day={day}" / "a.parquet")
+    plan = plan_for(word_count(), [f"sentences=parquet:{tmp_path}"])
+    (source,) = plan.stage("sentences").sources
+    stage = replace(plan.stage("sentences"), sources=(replace(source, filter="day = 2"),))
+    text = explain(replace(plan, stages=(stage, *plan.stages[1:])), "local[2]")
+    assert "only where day = 2: at most 1 of the 2 files" in text
+
+
+def test_current_values_name_their_key() -> None:
+    plan = plan_for(word_count(), ["sentences=text:/in"], ["count=/out"])
+    (sink,) = plan.sinks
+    text = explain(replace(plan, sinks=(replace(sink, key=("word",)),)), "local[2]", streaming=True)
+    assert "/out: word string, count bigint; the newest tuple of each word" in text
