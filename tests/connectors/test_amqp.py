@@ -203,11 +203,12 @@ class TestAmqpSink(_Queue, SinkContract):
 
             async def take(message: Any) -> None:
                 found.append(message.body.decode())
-                if len(found) >= wanted:
-                    arrived.set()
+                arrived.set()
 
             if wanted:
                 await queue.consume(take)  # without acks: they go back when the channel ends
+            while len(found) < wanted:
+                arrived.clear()
                 async with asyncio.timeout(30):
                     await arrived.wait()
             return found
