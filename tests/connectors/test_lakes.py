@@ -11,7 +11,7 @@ import pyarrow
 import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
-from tests.support.effort import SOAK
+from tests.support.effort import KILL_RECORDS, KILLS, SOAK
 
 from squall import Bolt
 from squall.testing.connectors import SinkContract, wait_until
@@ -25,8 +25,8 @@ SCHEMA = pyarrow.schema([("value", pyarrow.string()), ("price", pyarrow.int64())
 class _Lake(SinkContract):
     # A commit for each few records: each makes a version of the whole table's metadata.
     records = 300
-    kill_records = 5_000 if SOAK else 200
-    kills = 20 if SOAK else 2
+    kill_records = KILL_RECORDS if SOAK else 200
+    kills = KILLS
     sink_class: Any
 
     def rows(self) -> list[dict[str, Any]]:
