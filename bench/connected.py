@@ -24,6 +24,8 @@ from squall import Bolt, Columns, Spout, TopologyBuilder, TopologyContext
 VALUE = b"x" * 100
 _BATCH = 500
 _LIFE_SECS = 300.0
+# Looking at the counts costs about as much as a hundred records: often, it would show.
+_LOOK_SECS = 0.05
 
 
 class Taking(Bolt):
@@ -104,7 +106,7 @@ async def measured(spout: Spout, bolt: Bolt, total: int) -> dict[str, Any]:
         await asyncio.sleep(0.001)
     first, cpu, wall = done(), time.process_time(), time.monotonic()
     while done() < total:  # noqa: ASYNC110
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(_LOOK_SECS)
     cpu, wall = time.process_time() - cpu, time.monotonic() - wall
     records = done() - first
     await engine.stop(1)
@@ -161,6 +163,42 @@ def _tail_spout(given: Mapping[str, Any]) -> Spout:
     return TailSpout(str(Path(given["folder"]) / "lines.log"), state=str(state))
 
 
+def _mqtt_spout(given: Mapping[str, Any]) -> Spout:
+    from squall_connectors.mqtt import MqttSpout
+
+    return MqttSpout(given["server"], given["topic"], client_id=given["client_id"])
+
+
+def _folder_spout(given: Mapping[str, Any]) -> Spout:
+    from squall_connectors.files import FolderSpout
+
+    return FolderSpout(given["inbox"], ["number", "value"], poll_secs=0.01)
+
+
+def _poll_spout(given: Mapping[str, Any]) -> Spout:
+    from squall_connectors.http import HttpPollSpout
+
+    return HttpPollSpout(
+        f"{given['server']}/pages",
+        ["value"],
+        format="json",
+        cursor_field="id",
+        cursor_parameter="after",
+    )
+
+
+def _sse_spout(given: Mapping[str, Any]) -> Spout:
+    from squall_connectors.http import SseSpout
+
+    return SseSpout(f"{given['server']}/events")
+
+
+def _websocket_spout(given: Mapping[str, Any]) -> Spout:
+    from squall_connectors.http import WebSocketSpout
+
+    return WebSocketSpout(f"{given['server'].replace('http', 'ws')}/socket")
+
+
 SOURCES: dict[str, Callable[[Mapping[str, Any]], Spout]] = {
     "kafka": _kafka_spout,
     "kafka_share": _kafka_share_spout,
@@ -169,10 +207,15 @@ SOURCES: dict[str, Callable[[Mapping[str, Any]], Spout]] = {
     "amqp": _amqp_spout,
     "postgresql": _postgresql_spout,
     "tail": _tail_spout,
+    "mqtt": _mqtt_spout,
+    "folder": _folder_spout,
+    "poll": _poll_spout,
+    "sse": _sse_spout,
+    "websocket": _websocket_spout,
 }
 
 
-# ---- sinks ----
+# ---- sinks, and bolts that look something up, for another key each time ----
 
 
 def _kafka_bolt(given: Mapping[str, Any]) -> Bolt:
@@ -244,6 +287,39 @@ def _opensearch_sink(given: Mapping[str, Any]) -> Bolt:
     return OpenSearchSink(given["server"], ["number", "value"], index="written")
 
 
+def _iceberg_sink(given: Mapping[str, Any]) -> Bolt:
+    from squall_connectors.lakes.iceberg import IcebergSink
+
+    fields = ["number", "value"]
+    return IcebergSink("bench.written", fields, catalog=given["catalog"], batch_secs=0.5)
+
+
+def _redis_lookup(given: Mapping[str, Any]) -> Bolt:
+    from squall_connectors.redis import RedisLookup
+
+    return RedisLookup(given["server"], "number", key_prefix="number-", outputs=["found"])
+
+
+def _postgresql_lookup(given: Mapping[str, Any]) -> Bolt:
+    from squall_connectors.postgresql import PostgresqlLookup
+
+    query = "SELECT value FROM lookup WHERE number = %s"
+    return PostgresqlLookup(given["server"], query, ["number"], outputs=["found"])
+
+
+def _sqlite_lookup(given: Mapping[str, Any]) -> Bolt:
+    from squall_connectors.sqlite import SqliteLookup
+
+    query = "SELECT value FROM lookup WHERE number = ?"
+    return SqliteLookup(given["path"], query, ["number"], outputs=["found"])
+
+
+def _http_enrich(given: Mapping[str, Any]) -> Bolt:
+    from squall_connectors.http import HttpEnrich
+
+    return HttpEnrich(f"{given['server']}/answer?number={{number}}", outputs=["found"])
+
+
 SINKS: dict[str, Callable[[Mapping[str, Any]], Bolt]] = {
     "kafka": _kafka_bolt,
     "redis": _redis_sink,
@@ -256,6 +332,11 @@ SINKS: dict[str, Callable[[Mapping[str, Any]], Bolt]] = {
     "files": _file_sink,
     "delta": _delta_sink,
     "opensearch": _opensearch_sink,
+    "iceberg": _iceberg_sink,
+    "redis_lookup": _redis_lookup,
+    "postgresql_lookup": _postgresql_lookup,
+    "sqlite_lookup": _sqlite_lookup,
+    "http_enrich": _http_enrich,
 }
 
 

@@ -21,6 +21,7 @@ from bench.runs import ROOT, RunError
 from bench.tables import Table, met, number
 
 _RUN_SECS = 320.0
+_MQTT_RECORDS = 21_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +61,15 @@ def cases() -> list[Case]:
         ),
         Case("redis_stream_spout", "`RedisStreamSpout`", "redis", "source", "redis", 100_000),
         Case("redis_sink", "`RedisSink`, stream", "redis", "sink", "redis", 100_000),
+        Case(
+            "redis_lookup", "`RedisLookup`, nothing in the cache", "redis", "sink",
+            "redis_lookup", 100_000,
+        ),
         Case("nats_spout", "`NatsSpout`", "nats", "source", "nats", 50_000),
         Case("nats_sink", "`NatsSink`", "nats", "sink", "nats", 50_000),
         Case("amqp_spout", "`AmqpSpout`", "amqp", "source", "amqp", 50_000),
         Case("amqp_sink", "`AmqpSink`", "amqp", "sink", "amqp", 50_000),
+        Case("mqtt_spout", "`MqttSpout`", "mqtt", "source", "mqtt", 20_000),
         Case("mqtt_sink", "`MqttSink`", "mqtt", "sink", "mqtt", 50_000),
         Case(
             "postgresql_queue_spout", "`PostgresqlQueueSpout`", "postgresql", "source",
@@ -77,8 +83,16 @@ def cases() -> list[Case]:
             "postgresql_upsert", "`PostgresqlSink`, upsert", "postgresql", "sink", "postgresql",
             200_000, {"upsert": True}, text=True,
         ),
+        Case(
+            "postgresql_lookup", "`PostgresqlLookup`, nothing in the cache", "postgresql", "sink",
+            "postgresql_lookup", 5_000,
+        ),
         Case("sql_sink", "`SqlSink`, PostgreSQL", "sql", "sink", "sql", 100_000, text=True),
         Case("sqlite_sink", "`SqliteSink`", "folder", "sink", "sqlite", 200_000, text=True),
+        Case(
+            "sqlite_lookup", "`SqliteLookup`, nothing in the cache", "folder", "sink",
+            "sqlite_lookup", 100_000,
+        ),
         Case("tail_spout", "`TailSpout`", "folder", "source", "tail", 200_000),
         Case(
             "file_sink", "`FileSink`, JSON lines", "folder", "sink", "files", 200_000,
@@ -88,10 +102,21 @@ def cases() -> list[Case]:
             "file_sink_parquet", "`FileSink`, Parquet", "folder", "sink", "files", 200_000,
             {"format": "parquet"}, text=True,
         ),
+        Case("folder_spout", "`FolderSpout`, JSON lines", "inbox", "source", "folder", 200_000),
         Case("delta_sink", "`DeltaSink`", "folder", "sink", "delta", 200_000, text=True),
+        Case("iceberg_sink", "`IcebergSink`", "folder", "sink", "iceberg", 200_000, text=True),
         Case(
             "opensearch_sink", "`OpenSearchSink`", "opensearch", "sink", "opensearch", 50_000,
             text=True,
+        ),
+        Case(
+            "http_poll_spout", "`HttpPollSpout`, pages of 1,000", "http", "source", "poll", 200_000
+        ),
+        Case("sse_spout", "`SseSpout`", "http", "source", "sse", 100_000),
+        Case("websocket_spout", "`WebSocketSpout`", "http", "source", "websocket", 100_000),
+        Case(
+            "http_enrich", "`HttpEnrich`, nothing in the cache", "http", "sink", "http_enrich",
+            10_000,
         ),
     ]  # fmt: skip
 
@@ -127,6 +152,8 @@ def _redis(folder: Path, records: int) -> Iterator[dict[str, Any]]:
             for _ in range(10_000):
                 pipeline.xadd("records", {"value": VALUE})
             pipeline.execute()
+        for number in range(0, records, 10_000):
+            client.mset({f"number-{n}": VALUE for n in range(number, number + 10_000)})
         client.close()
         yield {"server": server.url}
 
@@ -174,10 +201,40 @@ def _amqp(folder: Path, records: int) -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def _mqtt(folder: Path, records: int) -> Iterator[dict[str, Any]]:
+    import threading
+
+    from paho.mqtt.client import Client
+    from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+    from paho.mqtt.packettypes import PacketTypes
+    from paho.mqtt.properties import Properties
     from tests.support.mosquitto_server import MosquittoServer
 
     with MosquittoServer.start(folder) as server:
-        yield {"server": server.url}
+        given = {"server": server.url, "topic": "records", "client_id": "bench"}
+
+        async def fill() -> None:
+            """Have the session of the spout's only task hold the records."""
+            for client_id in ("bench-0", "bench-publisher"):
+                client = Client(
+                    CallbackAPIVersion.VERSION2, client_id, protocol=MQTTProtocolVersion.MQTTv5
+                )
+                properties = Properties(PacketTypes.CONNECT)
+                properties.SessionExpiryInterval = 3_600
+                client.max_inflight_messages_set(1_000)
+                done = threading.Event()
+                client.on_subscribe = lambda *_, done=done: done.set()
+                client.connect("127.0.0.1", server.port, clean_start=True, properties=properties)
+                client.loop_start()
+                if client_id == "bench-0":
+                    client.subscribe("records", 1)
+                    done.wait(10)
+                else:
+                    sent = [client.publish("records", VALUE, 1) for _ in range(_MQTT_RECORDS)]
+                    sent[-1].wait_for_publish(60)
+                client.disconnect()
+                client.loop_stop()
+
+        yield {**given, "before": fill}
 
 
 @contextlib.contextmanager
@@ -190,7 +247,7 @@ def _postgresql(folder: Path, records: int) -> Iterator[dict[str, Any]]:
 
         async def fill() -> None:
             with psycopg.connect(server.dsn) as connection:
-                connection.execute("DROP TABLE IF EXISTS queue, written")
+                connection.execute("DROP TABLE IF EXISTS queue, written, lookup")
                 connection.execute(
                     "CREATE TABLE queue (id bigserial PRIMARY KEY, value bytea, "
                     "leased_until timestamptz)"
@@ -201,6 +258,12 @@ def _postgresql(folder: Path, records: int) -> Iterator[dict[str, Any]]:
                     (records,),
                 )
                 connection.execute("CREATE TABLE written (number bigint UNIQUE, value text)")
+                connection.execute(
+                    "CREATE TABLE lookup AS SELECT number, repeat('x', 100) AS value "
+                    "FROM generate_series(0, %s) AS number",
+                    (records,),
+                )
+                connection.execute("ALTER TABLE lookup ADD PRIMARY KEY (number)")
 
         yield {"server": server.dsn, "before": fill}
 
@@ -218,15 +281,57 @@ def _folder(folder: Path, records: int) -> Iterator[dict[str, Any]]:
 
     import deltalake
     import pyarrow
+    from pyiceberg.catalog import load_catalog
 
     (folder / "lines.log").write_bytes((VALUE + b"\n") * (records + 1_000))
     connection = sqlite3.connect(folder / "written.db")
     connection.execute("CREATE TABLE written (number, value)")
+    connection.execute("CREATE TABLE lookup (number INTEGER PRIMARY KEY, value)")
+    with connection:
+        rows = ((number, VALUE) for number in range(records))
+        connection.executemany("INSERT INTO lookup VALUES (?, ?)", rows)
     connection.close()
     table = str(folder / "delta")
     schema = pyarrow.schema([("number", pyarrow.int64()), ("value", pyarrow.string())])
     deltalake.write_deltalake(table, schema.empty_table())
-    yield {"folder": str(folder), "path": str(folder / "written.db"), "table": table}
+    properties = {
+        "type": "sql",
+        "uri": f"sqlite:///{folder}/catalog.db",
+        "warehouse": f"file://{folder}",
+    }
+    catalog = load_catalog("default", **properties)
+    catalog.create_namespace("bench")
+    catalog.create_table("bench.written", schema)
+    yield {
+        "folder": str(folder),
+        "path": str(folder / "written.db"),
+        "table": table,
+        "catalog": properties,
+    }
+
+
+@contextlib.contextmanager
+def _inbox(folder: Path, records: int) -> Iterator[dict[str, Any]]:
+    async def fill() -> None:
+        for start in range(0, records, 10_000):
+            lines = (
+                json.dumps({"number": n, "value": VALUE.decode()}) + "\n"
+                for n in range(start, start + 10_000)
+            )
+            (folder / f"{start:09}.json").write_text("".join(lines))
+
+    yield {"inbox": str(folder), "before": fill}
+
+
+@contextlib.contextmanager
+def _http(folder: Path, records: int) -> Iterator[dict[str, Any]]:
+    command = [sys.executable, "-m", "bench.http_feed"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            yield {"server": f"http://127.0.0.1:{int(server.stdout.readline())}"}
+        finally:
+            server.kill()
 
 
 @contextlib.contextmanager
@@ -248,6 +353,8 @@ SYSTEMS: dict[str, Callable[[Path, int], contextlib.AbstractContextManager[dict[
     "postgresql": _postgresql,
     "sql": _sql,
     "folder": _folder,
+    "inbox": _inbox,
+    "http": _http,
     "opensearch": _opensearch,
 }
 
