@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from tests.support.others import folder_for_others, missing, python_for_others
 
+from squall_common.security.credentials import CREDENTIALS_FILE
+from squall_supervisor.blobs.credentials import give_credentials
 from squall_supervisor.confine import ownership
 from squall_supervisor.confine.confinement import Confinement, WorkerUser, start_confined
 from squall_supervisor.confine.ownership import (
@@ -71,6 +73,31 @@ def test_a_folder_is_given_away_except_for_our_own_files(folder: Path) -> None:
     assert as_user(BLUE, code, worker).split() == ["x", "x"]
     assert "PermissionError" in as_user(RED, f"open({str(worker / 'launch.json')!r})", folder)
     assert "PermissionError" in as_user(BLUE, "open('launch.json', 'w')", worker)
+
+
+@root_only
+def test_new_credentials_reach_a_worker_of_another_user_and_no_one_else(folder: Path) -> None:
+    worker = folder / "w1"
+    worker.mkdir(mode=0o700)
+    file = worker / CREDENTIALS_FILE
+    file.write_text("first")
+    file.chmod(0o600)
+    give_away(worker, BLUE, keep=frozenset({CREDENTIALS_FILE}))
+    read = f"print(open({str(file)!r}).read())"
+    assert as_user(BLUE, read, folder).strip() == "first"
+    assert give_credentials(worker, b"second")
+    assert as_user(BLUE, read, folder).strip() == "second"
+    assert "PermissionError" in as_user(RED, read, folder)
+    assert "PermissionError" in as_user(BLUE, f"open({str(file)!r}, 'w')", folder)
+    # What its user puts in its place is replaced, and what it leads to is not touched.
+    victim = folder / "victim"
+    victim.write_text("x")
+    swap = f"import os; os.remove({str(file)!r}); os.symlink({str(victim)!r}, {str(file)!r})"
+    assert as_user(BLUE, swap, folder) == ""
+    assert give_credentials(worker, b"second")
+    assert (victim.read_text(), file.is_symlink(), file.stat().st_uid) == ("x", False, 0)
+    assert give_credentials(worker, b"third")
+    assert as_user(BLUE, read, folder).strip() == "third"
 
 
 @root_only

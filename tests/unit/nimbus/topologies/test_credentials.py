@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.nimbus_service import LocalNimbus, eventually
+from tests.support.nimbus_service import LocalNimbus, LocalPeers, eventually
 
 from squall_common.cluster import codec, paths
 from squall_common.cluster.state import ClusterState
-from squall_common.cluster.stores.memory import MemoryStore
+from squall_common.cluster.stores.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.values import Credentials, SupervisorInfo
 from squall_common.errors import ConfigError, SquallError
 from squall_common.names import credentials_blob_key
@@ -198,3 +198,34 @@ async def test_bad_ones_are_refused_and_the_old_ones_stay(nimbus: LocalNimbus) -
         nimbus.nimbus.credentials.read(topology_id)
     await nimbus.call("uploadNewCredentials", "wordcount", storm.Credentials(creds={"user": "b"}))
     assert nimbus.nimbus.credentials.read(topology_id).values == {"user": "b"}
+
+
+async def test_the_next_leader_has_them_and_gives_newer_ones_a_higher_number(
+    tmp_path: Path,
+) -> None:
+    ensemble, peers = MemoryEnsemble(), LocalPeers()
+    first = LocalNimbus(tmp_path / "a", ensemble=ensemble, port=6627, peers=peers)
+    second = LocalNimbus(tmp_path / "b", ensemble=ensemble, port=6628, peers=peers)
+    async with second, first:
+        await second.leads()
+
+        async def both() -> bool:
+            return len(await second.state.nimbuses()) == 2
+
+        await eventually(both, "both are announced")
+        topology_id = await second.submit(options=options(password=CANARY))
+        key = credentials_blob_key(topology_id)
+        assert first.nimbus.blobs.path(key).stat().st_mode & 0o777 == 0o600
+        for password in ("second", "third"):
+            creds = storm.Credentials(creds={"password": password})
+            await second.call("uploadNewCredentials", "wordcount", creds)
+            # The answer came after the other Nimbus had them.
+            assert first.nimbus.credentials.read(topology_id).values["password"] == password
+        before = first.nimbus.credentials.read(topology_id).number
+        await second.nimbus.close()
+        await second.state.close()
+        await first.leads()
+        creds = storm.Credentials(creds={"password": "fourth"})
+        await first.call("uploadNewCredentials", "wordcount", creds)
+        found = first.nimbus.credentials.read(topology_id)
+        assert (found.values["password"], found.number > before) == ("fourth", True)
