@@ -104,6 +104,8 @@ class SupervisorSettings:
     monitor_secs: float
     worker_memory_mb: float | None  # of a worker whose topology declares none
     worker_cpu_percent_min: float
+    worker_memory_mb_max: float | None  # of any worker
+    worker_cpu_percent_max: float | None
     memory_margin_mb: float
     memory_hard_multiplier: float
     log_retention: RetentionLimits
@@ -210,6 +212,8 @@ class SupervisorSettings:
             monitor_secs=options.supervisor_monitor_frequency_secs,
             worker_memory_mb=options.worker_heap_memory_mb,
             worker_cpu_percent_min=options.storm_worker_min_cpu_pcore_percent,
+            worker_memory_mb_max=options.worker_max_memory_mb,
+            worker_cpu_percent_max=options.worker_max_cpu_pcore_percent,
             memory_margin_mb=options.storm_supervisor_memory_limit_tolerance_margin_mb,
             memory_hard_multiplier=options.storm_supervisor_hard_memory_limit_multiplier,
             log_retention=RetentionLimits.of(options),

@@ -51,6 +51,7 @@ def command(
     users of this machine; --file avoids that.
     """
     from squall_common.config.properties import read_properties
+    from squall_common.security.credentials import check_credentials
     from squall_thrift import storm
 
     if len(pairs) % 2:
@@ -58,6 +59,7 @@ def command(
     credentials = {} if path is None else read_properties(path)
     credentials |= dict(zip(pairs[::2], pairs[1::2], strict=True))
     client = settings.client()
+    check_credentials(credentials)
     if credentials:
         sent = storm.Credentials(creds=credentials, topoOwner=owner)
         call_nimbus(client, "uploadNewCredentials", topology_name, sent)

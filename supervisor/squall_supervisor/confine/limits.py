@@ -4,6 +4,8 @@ The memory limit is the first of these that is set: `topology.worker.max.heap.si
 what the worker's tasks declare (`topology.component.resources.*.memory.mb`), if any component of
 the topology declares it itself; `worker.heap.memory.mb` of the supervisor; none. That of CPU is the
 sum of what its executors declare (`topology.component.cpu.pcore.percent`), if any component does.
+Neither is above what the supervisor allows (`worker.max.memory.mb`,
+`worker.max.cpu.pcore.percent`), which is also the limit of workers without any.
 
 A worker is over its limit when the memory of its processes together exceeds the limit plus a
 tolerance, which leaves room for the interpreter itself. A worker that is over it at two looks in a
@@ -25,6 +27,7 @@ MIB = 1024 * 1024
 _ON_HEAP = "topology.component.resources.onheap.memory.mb"
 _OF_WORKER = "topology.worker.max.heap.size.mb"
 _OF_NODE = "worker.heap.memory.mb"
+_MOST_OF_NODE = "worker.max.memory.mb"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,8 @@ def worker_limits(
     *,
     node_memory_mb: float | None,
     cpu_percent_min: float = 0.0,
+    memory_mb_max: float | None = None,
+    cpu_percent_max: float | None = None,
 ) -> WorkerLimits:
     """The limits of a worker that runs these executors. `options` are the topology's; without a
     `prepared`, only they count."""
@@ -101,6 +106,10 @@ def worker_limits(
             cpu = max(cpu, cpu_percent_min) or None
     if not memory:
         memory, key = node_memory_mb, _OF_NODE
+    if memory_mb_max is not None and (not memory or memory > memory_mb_max):
+        memory, key = memory_mb_max, _MOST_OF_NODE
+    if cpu_percent_max is not None:
+        cpu = min(cpu or cpu_percent_max, cpu_percent_max)
     return WorkerLimits(memory or None, key if memory else "", cpu)
 
 
@@ -155,6 +164,7 @@ def _story(worker: str, what: str, limits: WorkerLimits, margin_mb: float, then:
     tolerance = f" (with a tolerance of {margin_mb:.0f} MB)" if margin_mb else ""
     advice = {
         _OF_WORKER: f"raise {_OF_WORKER}",
+        _MOST_OF_NODE: f"raise {_MOST_OF_NODE} of the supervisor",
         _ON_HEAP: f"declare more ({_ON_HEAP} of its components), or set {_OF_WORKER}",
     }.get(limits.memory_key, f"set {_OF_WORKER}, or raise {_OF_NODE} of the supervisor")
     return (

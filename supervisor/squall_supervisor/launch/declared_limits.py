@@ -28,6 +28,8 @@ def declared_limits(
         assignment.executors,
         node_memory_mb=settings.worker_memory_mb,
         cpu_percent_min=settings.worker_cpu_percent_min,
+        memory_mb_max=settings.worker_memory_mb_max,
+        cpu_percent_max=settings.worker_cpu_percent_max,
     )
 
 

@@ -137,6 +137,8 @@ class SupervisorOptions(Options, frozen=True, kw_only=True):
     supervisor_memory_capacity_mb: float = 4096.0  # MiB
     supervisor_cpu_capacity: float = 400.0  # percent of a core
     worker_heap_memory_mb: float | None = None  # MiB
+    worker_max_memory_mb: float | None = None  # MiB
+    worker_max_cpu_pcore_percent: float | None = None  # percent of a core
     storm_supervisor_memory_limit_tolerance_margin_mb: float = 128.0  # MiB
     storm_supervisor_hard_memory_limit_multiplier: float = 2.0
     storm_worker_min_cpu_pcore_percent: float = 50.0  # percent of a core

@@ -116,3 +116,21 @@ def test_the_message_says_where_how_much_and_what_to_do(key: str, advice: str) -
     said = guard(512, key).explain("node1:6700", 812 * MIB)
     assert said.startswith("worker node1:6700 used 812 MB; its limit is 512 MB")
     assert advice in said
+
+
+def test_no_topology_declares_itself_beyond_what_the_supervisor_allows() -> None:
+    most: dict[str, Any] = {"memory_mb_max": 200.0, "cpu_percent_max": 60.0}
+    key = "worker.max.memory.mb"
+    greedy = topology(bolt={ON_HEAP: 4096, CPU: 800})
+    for found in (
+        limits(greedy, Executor(1, 4), **most),
+        limits(topology(bolt={}), Executor(1, 1), conf={OF_WORKER: 90_000}, **most),
+        limits(topology(bolt={}), Executor(1, 1), **most),  # one that declares nothing
+        limits(None, **most),
+    ):
+        assert (found.memory_mb, found.memory_key, found.cpu_percent) == (200.0, key, 60.0)
+    modest = topology(bolt={ON_HEAP: 64, CPU: 20})
+    found = limits(modest, Executor(1, 2), **most)
+    assert (found.memory_mb, found.memory_key, found.cpu_percent) == (128.0, ON_HEAP, 20.0)
+    guard = MemoryGuard(limits(greedy, Executor(1, 4), **most), margin_mb=0, hard_multiplier=2)
+    assert "raise worker.max.memory.mb of the supervisor" in guard.explain("h:1", 500 * MIB)

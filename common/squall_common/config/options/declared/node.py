@@ -283,6 +283,28 @@ OPTIONS = (
         storm=768,
     ),
     Option(
+        "worker.max.memory.mb",
+        number(0.0, BYTES_MAX >> 20, above=True),
+        None,
+        "Largest memory limit of a worker, in MiB, whatever its topology declares; null: as "
+        "declared.",
+        scope=DAEMON,
+        readers=SUPERVISOR,
+        unit="MiB",
+        storm=OURS,
+    ),
+    Option(
+        "worker.max.cpu.pcore.percent",
+        number(1.0, 1_000_000.0),
+        None,
+        "Largest CPU limit of a worker, in percent of one core, whatever its topology declares; "
+        "null: as declared. Like every CPU limit it takes cgroups.",
+        scope=DAEMON,
+        readers=SUPERVISOR,
+        unit="percent of a core",
+        storm=OURS,
+    ),
+    Option(
         "storm.supervisor.memory.limit.tolerance.margin.mb",
         MEGABYTES,
         128.0,
