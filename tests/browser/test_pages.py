@@ -419,6 +419,31 @@ def test_all_that_a_page_loads_is_small() -> None:
     assert files
 
 
+async def test_a_component_of_5000_executors_shows_the_busiest(
+    site: Site, browser: Browser
+) -> None:
+    def page_info(*_: Any) -> storm.ComponentPageInfo:
+        found = ui_structs.component_page()
+        found.exec_stats = [
+            storm.ExecutorAggregateStats(
+                exec_summary=ui_structs.executor("split", task, None),
+                stats=ui_structs.bolt(capacity=task / 5_000),
+            )
+            for task in range(1, 5_001)
+        ]
+        return found
+
+    site.nimbus.answers["getComponentPageInfo"] = page_info
+    page = await browser.page()
+    await page.open(f"{site.base}/topology/{ID}/component/split")
+    rows = "[...document.querySelectorAll('table[aria-label=Executors] tbody tr')]"
+    await page.wait(f"{rows}.length === 200", 60)
+    assert "The 200 busiest of 5000." in await page.text()
+    # (Capacities are rounded.)
+    assert int((await page.run(f"{rows}[0].innerText")).split()[0]) > 4_990
+    assert page.reports == []
+
+
 async def test_a_topology_of_200_components_is_drawn_soon(site: Site, browser: Browser) -> None:
     """1,000 executors. Times are those of the page, on a machine that is shared with other tests:
     they are bounds against a quadratic layout, not the figures of docs/ui.md."""
@@ -436,6 +461,14 @@ async def test_a_topology_of_200_components_is_drawn_soon(site: Site, browser: B
         " return performance.now() - began; }))"
     )
     assert found < 500
+    drawn = await page.run(
+        "import('/static/graph.js').then(({graph}) => fetch('/live/topology/"
+        + BIG
+        + "/state', {headers: {'X-Requested-With': 'x'}}).then((one) => one.json()).then(({state}) "
+        "=> { const began = performance.now(); graph(state, (name) => name);"
+        " return performance.now() - began; }))"
+    )
+    assert drawn < 1000
     sent = await page.run(
         "performance.getEntriesByType('resource').filter((one) => "
         "one.name.endsWith('/state'))[0].encodedBodySize"

@@ -214,7 +214,23 @@ function outputs(detail, spout) {
   );
 }
 
+const EXECUTORS_MAX = 200;
+
+// Of thousands the busiest: a table of all would take the browser seconds, each time it is drawn.
+export function shownExecutors(all) {
+  if (all.length <= EXECUTORS_MAX) return all;
+  const busy = (one) => Number(one.capacity ?? 0);
+  return [...all].sort((a, b) => busy(b) - busy(a) || b.emitted - a.emitted).slice(0, EXECUTORS_MAX);
+}
+
 function executors(page, id, detail, spout) {
+  const shown = shownExecutors(detail.executorStats);
+  const rows = executorTable(page, id, { ...detail, executorStats: shown }, spout);
+  const left = detail.executorStats.length - shown.length;
+  return left ? [h("p.quiet", {}, `The ${shown.length} busiest of ${detail.executorStats.length}. The REST API has all.`), rows] : rows;
+}
+
+function executorTable(page, id, detail, spout) {
   return table(
     "Executors",
     [
