@@ -174,6 +174,37 @@ def test_the_reference_has_every_command_and_public_name(site: Path) -> None:
     assert [name for name in families if f">{name}<" not in metrics] == []
 
 
+SEARCHED = {
+    "fields grouping": "how-to/group-tuples.html",
+    "topology.max.spout.pending": "configuration.html",
+    "execute_batch": "how-to/choose-how-a-bolt-runs.html",
+}
+
+
+async def test_words_typed_into_the_search_lead_to_their_page(site: Path, tmp_path: Path) -> None:
+    """From a folder, without a server, and by keyboard. (There, browsers let a page read no other
+    one, so results have no excerpts.)"""
+    if CHROMIUM is None:
+        unavailable("there is no Chromium on this machine")
+    async with Browser.start(tmp_path) as browser:
+        page = await browser.page()
+        for words, wanted in SEARCHED.items():
+            await page.open((site / "tutorials" / "index.html").as_uri())
+            await page.wait("!!document.querySelector('input[name=q]')")
+            await page.run("document.querySelector('input[name=q]').focus()")
+            await page.call("Input.insertText", text=words)
+            await page.key("Enter")
+            links = "[...document.querySelectorAll('#search-results li > a')]"
+            link = f"{links}.find((one) => one.href.split(/[?#]/)[0].endsWith('{wanted}'))"
+            await page.wait(f"!!{link}", 60)
+            await page.run(f"{link}.click()")
+            shown = f"document.body?.innerText.toLowerCase().includes('{words.split()[0]}')"
+            await page.wait(f"location.pathname.endsWith('{wanted}') && {shown}", 60)
+        # A word that is on no page.
+        await page.open((site / "search.html").as_uri() + "?q=xyzzyplugh")
+        await page.wait("document.body.innerText.includes('did not match any documents')", 60)
+
+
 LOOKED_AT = (
     "index", "tutorials/first-topology", "how-to/from-storm-java", "concepts/guarantees",
     "configuration", "reference/commands", "how-to/hooks", "search",
