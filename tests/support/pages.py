@@ -33,6 +33,14 @@ GENERATED = {
 
 _FENCE = re.compile(r"^(?P<indent> {0,3})(?P<fence>`{3,}|~{3,})(?P<info>[^`]*)$")
 _NOT_RUN = re.compile(r"<!-- not run: (?P<why>[^\n]+?) -->\s*$")
+_VARY = re.compile(r"<!-- numbers vary: (?P<why>[^\n]+?) -->\s*$")
+# Numbers that differ from run to run on every page: in this order an address with its port, the id
+# of a topology, a time, and a size.
+_DIFFERENT = re.compile(
+    r"\d+(?:\.\d+){3}(?:[:-]\d+)?|(?<=-)\d+-\d{10}\b"
+    r"|\b\d+(?:\.\d+)?(?= ?(?:s|ms|m|h)\b)|\b\d+(?:\.\d+)?(?= [kM]?B\b)"
+)
+_NUMBER = re.compile(r"\d+(?:\.\d+)*")
 _COMMAND_SECS_MAX = 120.0
 _WAITS = re.compile(r"sleep \d+; ")
 _WAIT_SECS_MAX = 60.0
@@ -48,6 +56,7 @@ class Block:
     argument: str  # what follows a directive's name
     text: str
     not_run: str | None  # the reason
+    numbers_vary: str | None = None  # the reason
 
     @property
     def where(self) -> str:
@@ -92,7 +101,7 @@ def blocks(page: Path) -> Iterator[Block]:
             number += 1
         number += 1
         info, _, argument = start["info"].strip().partition(" ")
-        skip = _NOT_RUN.search(before)
+        skip, vary = _NOT_RUN.search(before), _VARY.search(before)
         yield Block(
             page,
             first,
@@ -100,6 +109,7 @@ def blocks(page: Path) -> Iterator[Block]:
             argument.strip(),
             "\n".join(inside),
             None if skip is None else skip["why"],
+            None if vary is None else vary["why"],
         )
         before = ""
 
@@ -121,24 +131,24 @@ def commands(text: str) -> Iterator[tuple[str, str]]:
         yield "\n".join(command), "\n".join(output)
 
 
-def matches(expected: str, actual: str) -> bool:
-    """Whether a command printed what the page shows, but for numbers and spacing."""
+def matches(expected: str, actual: str, *, numbers_vary: bool = False) -> bool:
+    """Whether a command printed what the page shows, but for spacing and for times, sizes,
+    addresses and ids; if numbers vary, but for all numbers."""
+    different = _NUMBER if numbers_vary else _DIFFERENT
     pattern = []
-    for line in _plain(expected):
+    for line in _plain(expected, different):
         if line == "...":
             pattern.append(r"(?:[^\n]*\n)*?")
         else:
             pattern.append(re.escape(line).replace(r"\.\.\.", "[^\n]*") + r"\n")
     return (
-        re.fullmatch("".join(pattern), "".join(f"{line}\n" for line in _plain(actual))) is not None
+        re.fullmatch("".join(pattern), "".join(f"{line}\n" for line in _plain(actual, different)))
+        is not None
     )
 
 
-def _plain(text: str) -> list[str]:
-    lines = [
-        re.sub(r"\s+", " ", re.sub(r"\d+(?:\.\d+)*", "0", line)).strip()
-        for line in text.splitlines()
-    ]
+def _plain(text: str, different: re.Pattern[str]) -> list[str]:
+    lines = [re.sub(r"\s+", " ", different.sub("0", line)).strip() for line in text.splitlines()]
     return [line for line in lines if line]
 
 
@@ -173,7 +183,9 @@ class Session:
                         status, actual = self.run(command)
                         # A page that shows a failure shows its message.
                         succeeded = status == 0 or "error:" in expected.lower()
-                        as_shown = succeeded and matches(expected, actual)
+                        as_shown = succeeded and matches(
+                            expected, actual, numbers_vary=block.numbers_vary is not None
+                        )
                         if as_shown or time.monotonic() >= deadline:
                             break
                     count += 1
