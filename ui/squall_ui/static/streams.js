@@ -6,7 +6,7 @@
 // wants a stream asks who has one, and those that have one, or asked before it, answer.
 
 const STREAMS_MAX = 3;
-const ANSWER_MS = 100;
+const ANSWER_MS = 300;
 
 const ours = crypto.getRandomValues(new Uint32Array(2)).join(".");
 const channel = typeof BroadcastChannel === "function" ? new BroadcastChannel("squall-streams") : null;
