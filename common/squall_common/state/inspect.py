@@ -17,6 +17,7 @@ from squall_common.state.errors import StateDamagedError
 from squall_common.state.keyed import KeyedState
 from squall_common.state.layouts import Layout, sources
 from squall_common.state.segment import Segment
+from squall_common.state.task_state import RowPacker
 from squall_common.state.task_store import layouts_of, read_chain, segment_names
 
 # By the codes of extension types, which are those of tuples between workers.
@@ -57,6 +58,9 @@ class PlainCodec:
         self._unpack = msgspec.msgpack.Decoder(ext_hook=self._from_ext).decode
 
     def encode_rows(self, rows: Sequence[Sequence[Any]]) -> bytes:
+        raise ValueError("it only decodes")
+
+    def group_packer(self, groups: int) -> RowPacker:
         raise ValueError("it only decodes")
 
     def decode_rows(self, data: bytes) -> list[list[Any]]:

@@ -18,10 +18,10 @@ import struct
 import threading
 import time
 import uuid
-import zlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import islice
 from types import NoneType
 from typing import Any
 
@@ -58,8 +58,8 @@ _ABSENT: Any = _Mark("absent")
 _SCALARS = frozenset({NoneType, bool, int, float, str, bytes})
 _LENGTH = struct.Struct("<I")
 _SHOWN_CHARS = 60
+_PACKED_AT_ONCE = 2_048
 _SECURED_AT_ONCE = 64  # values that are encoded under one lock
-_CRC_OF_STR = zlib.crc32(b"s")  # see `stable_hash`
 _MILLIS = 1000
 
 
@@ -412,35 +412,36 @@ class _Snapshot:
         for key, owner in self._stale:
             dead.setdefault(self._group(owner), []).append((key,))
         plain = not (self._owners or self._put_at)
-        if plain and IMMUTABLE.issuperset(map(type, self._values.values())):  # nearly always
-            rows: list[list[tuple[Any, ...]]] = [[] for _ in range(self._max_parallelism)]
-            for row, group in zip(self._values.items(), self._groups(), strict=True):
-                rows[group].append(row)
-            live = {group: some for group, some in enumerate(rows) if some}
-            return self._blocks(dead, live, changeable, codec)
-        for (key, value), group in zip(self._values.items(), self._groups(), strict=True):
-            if value is _ABSENT:
-                continue  # it is among the stale ones
-            if type(value) not in IMMUTABLE:
-                changeable.append((group, key))
-            else:
-                row = (key, value) if plain else self._full_row(key, value)
-                live.setdefault(group, []).append(row)
-        return self._blocks(dead, live, changeable, codec)
+        packer = codec.group_packer(self._max_parallelism)
+        # So many at a time, as the interpreter waits for the packer: other threads have their turn.
+        entries = iter(self._values.items())
+        while chunk := list(islice(entries, _PACKED_AT_ONCE)):
+            for key, value in packer.add(chunk) if plain else chunk:
+                if value is _ABSENT:
+                    continue  # it is among the stale ones
+                group = self._group(self._owners.get(key, key))
+                if type(value) not in IMMUTABLE:
+                    changeable.append((group, key))
+                else:
+                    row = (key, value) if plain else self._full_row(key, value)
+                    live.setdefault(group, []).append(row)
+        return self._blocks(dead, packer.frames(), live, changeable, codec)
 
     def _blocks(
         self,
         dead: dict[int, list[tuple[Any, ...]]],
+        packed: Mapping[int, bytes],
         live: dict[int, list[tuple[Any, ...]]],
         changeable: Sequence[tuple[int, Hashable]],
         codec: RowCodec,
     ) -> dict[int, bytes]:
         blocks: dict[int, list[bytes]] = {}
-        for group in {*dead, *live, *(group for group, _ in changeable)}:
-            frames = blocks[group] = []
-            for rows in (dead.get(group), live.get(group)):
-                frame = b"" if rows is None else self._encode(rows, codec)
-                if frame or not frames:
+        for group in {*dead, *packed, *live, *(group for group, _ in changeable)}:
+            gone, rows = dead.get(group), live.get(group)
+            first = b"" if gone is None else self._encode(gone, codec)
+            frames = blocks[group] = [_LENGTH.pack(len(first)), first]
+            for frame in (packed.get(group), rows and self._encode(rows, codec)):
+                if frame:
                     frames += (_LENGTH.pack(len(frame)), frame)
         for start in range(0, len(changeable), _SECURED_AT_ONCE):
             with self._lock:
@@ -471,19 +472,6 @@ class _Snapshot:
                 except ValueError as error:
                     raise _not_storable(row[0], error) from error
             raise
-
-    def _groups(self) -> Sequence[int]:
-        """The group of each of the values."""
-        groups = self._max_parallelism
-        keys: Iterable[Any] = self._values
-        if not self._owners and set(map(type, keys)) == {str}:
-            try:
-                crc = zlib.crc32
-                return [crc(key.encode(), _CRC_OF_STR) % groups for key in keys]
-            except UnicodeEncodeError:  # a lone surrogate
-                pass
-        owners = self._owners
-        return [self._group(owners.get(key, key)) for key in keys]
 
     def _group(self, owner: Any) -> int:
         if owner is _BOUND:

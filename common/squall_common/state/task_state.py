@@ -14,8 +14,24 @@ class RowCodec(Protocol):
         """Raises ValueError for a value that cannot be encoded."""
         ...
 
+    def group_packer(self, groups: int) -> RowPacker:
+        """What encodes many rows of plain values at once, and finds the groups of their keys."""
+        ...
+
     def decode_rows(self, data: bytes) -> list[list[Any]]:
         """Raises ValueError for bytes that are not encoded rows."""
+        ...
+
+
+class RowPacker(Protocol):
+    """Encodes rows by key group."""
+
+    def add(self, rows: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+        """Take rows (key, value) of plain values, and return the others."""
+        ...
+
+    def frames(self) -> dict[int, bytes]:
+        """The encoded rows of each group that has any, as `encode_rows` encodes them. Once."""
         ...
 
 

@@ -20,12 +20,15 @@ from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from itertools import chain
 from pathlib import Path, PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from squall_common.topology.serialization import Registry
 from squall_engine.core.known_classes import KnownClasses, loaded_class
+
+if TYPE_CHECKING:
+    from squall_engine.core import GroupPacker
 
 
 class Ext:
@@ -129,6 +132,12 @@ class ValueCodec:
         if _SCALARS.issuperset(map(type, chain.from_iterable(rows))):
             return self.encode_scalar_rows(rows)
         return self._pack([self._plain_row(row) for row in rows])
+
+    def group_packer(self, groups: int) -> GroupPacker:
+        """What encodes rows (key, value) of plain values by key group, as `encode_rows` does."""
+        from squall_engine.core import GroupPacker
+
+        return GroupPacker(groups)
 
     def encode_scalar_rows(self, rows: Sequence[Sequence[Any]]) -> bytes:
         """Rows, lists or tuples, of values that are None, bool, int, float, str or bytes."""

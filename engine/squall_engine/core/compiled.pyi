@@ -23,6 +23,7 @@ __all__ = [
     "Edge",
     "Emitter",
     "Fixed",
+    "GroupPacker",
     "Ledger",
     "Outbox",
     "Output",
@@ -413,3 +414,11 @@ class Counter:
     def count(self) -> int: ...
     def inc(self, n: int = 1) -> None: ...
     def dec(self, n: int = 1) -> None: ...
+
+# ---- state ----
+
+@final
+class GroupPacker:
+    def __init__(self, groups: int) -> None: ...
+    def add(self, rows: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]: ...
+    def frames(self) -> dict[int, bytes]: ...

@@ -18,10 +18,11 @@ id is released only after its table is in order again), and the interpreter's lo
 
 cimport cython
 from cpython.dict cimport PyDict_GetItem
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.float cimport PyFloat_CheckExact
 from cpython.list cimport PyList_Append, PyList_CheckExact, PyList_GET_ITEM, PyList_GET_SIZE
-from cpython.long cimport PyLong_CheckExact
+from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.object cimport PyObject, PyObject_Hash
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
@@ -99,6 +100,7 @@ include "cython/spouts.pxi"
 include "cython/column_wire.pxi"
 include "cython/wire.pxi"
 include "cython/counter.pxi"
+include "cython/grouped.pxi"
 
 
 __all__ = [
@@ -112,6 +114,7 @@ __all__ = [
     "Edge",
     "Emitter",
     "Fixed",
+    "GroupPacker",
     "Ledger",
     "Outbox",
     "Output",

@@ -10,6 +10,7 @@ from squall_engine.core.pure.acking import Ledger, PendingRoots
 from squall_engine.core.pure.bolts import BoltCalls, CarefulCalls
 from squall_engine.core.pure.columns import ColumnCalls, Columns
 from squall_engine.core.pure.emitting import Emitter
+from squall_engine.core.pure.grouped import GroupPacker
 from squall_engine.core.pure.outputs import ByFields, Edge, Fixed, Outbox, Output, RoundRobin
 from squall_engine.core.pure.spouts import SpoutCalls, TurnState
 from squall_engine.core.pure.trees import Trees
@@ -27,6 +28,7 @@ __all__ = [
     "Edge",
     "Emitter",
     "Fixed",
+    "GroupPacker",
     "Ledger",
     "Outbox",
     "Output",
