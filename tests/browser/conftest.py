@@ -14,7 +14,7 @@ from tests.support.ui_structs import ID, answer_everything
 
 from squall_common.config.options.typed import ClientOptions, LogviewerOptions, UiOptions
 from squall_ui.daemon import UiServer
-from squall_ui.logviewer.daemon import make_server
+from squall_ui.logviewer.daemon import LogServer
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,9 @@ async def site(nimbus: FakeNimbus, tmp_path: Path) -> AsyncIterator[Site]:
     (folder / "worker.log").write_text("INFO <img src=x onerror=alert(1)> started\n" * 50)
     (folder / "dead-letters.jsonl").write_text('{"message_id": 7, "reason": "replays"}\n<b>\n')
     (tmp_path / "nimbus.log").write_text("nimbus leads\n")
-    logviewer = make_server(
-        LogviewerOptions.read({"storm.log.dir": str(tmp_path), "logviewer.port": 0})
+    logviewer = LogServer(
+        LogviewerOptions.read({"storm.log.dir": str(tmp_path), "logviewer.port": 0}),
+        ClientOptions(),
     )
     await logviewer.start()
     conf = {**nimbus.conf, "ui.port": 0, "logviewer.port": logviewer.port}

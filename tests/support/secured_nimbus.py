@@ -137,7 +137,8 @@ async def secured_nimbus(
         **certificates.conf(Role.NIMBUS, "n1"),
         **(conf or {}),
     }
-    async with LocalNimbus(folder, conf=all_conf) as local:
+    # As it is known to others: with `port`, they find it there.
+    async with LocalNimbus(folder, conf=all_conf, port=server.get("port", 6627)) as local:
         await local.leads()
         listener = ThriftServer(
             storm.Nimbus,

@@ -1310,6 +1310,21 @@ class TokenInfo:
         topologies: list[str] | None = ...,
     ) -> None: ...
 
+class LogAccess:
+    owner: str | None
+    users: list[str] | None
+    groups: list[str] | None
+    logUsers: list[str] | None
+    logGroups: list[str] | None
+    def __init__(
+        self,
+        owner: str | None = ...,
+        users: list[str] | None = ...,
+        groups: list[str] | None = ...,
+        logUsers: list[str] | None = ...,
+        logGroups: list[str] | None = ...,
+    ) -> None: ...
+
 class HBPulse:
     id: str
     details: bytes | None

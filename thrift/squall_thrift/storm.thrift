@@ -889,6 +889,15 @@ struct TokenInfo {
     7: optional list<string> topologies;
 }
 
+// Squall's own: who may read the logs of a topology, besides administrators.
+struct LogAccess {
+    1: optional string owner;
+    2: optional list<string> users;
+    3: optional list<string> groups;
+    4: optional list<string> logUsers;
+    5: optional list<string> logGroups;
+}
+
 struct HBPulse {
     1: required string id;
     2: binary details;
@@ -1066,6 +1075,13 @@ service Nimbus {
     void revokeToken(1: string id)
         throws (1: AuthorizationException e1);
     void revokeTokens(1: string user)
+        throws (1: AuthorizationException e1);
+    // Squall's own: what daemons that authenticate users go by. The register of tokens as a Nimbus
+    // has signed it, empty if its number is `known`; and who may read the logs of topologies, of
+    // those that are alive.
+    string getTokenRegister(1: i64 known)
+        throws (1: AuthorizationException e1);
+    map<string, LogAccess> getLogAccess(1: list<string> topologyIds)
         throws (1: AuthorizationException e1);
 }
 

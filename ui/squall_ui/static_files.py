@@ -11,6 +11,7 @@ from pathlib import Path
 from aiohttp import web
 
 from squall_common.daemon.web import HttpError, Route
+from squall_thrift.serving.authorization import PUBLIC
 
 FOLDER = Path(__file__).parent / "static"
 TYPES = {
@@ -70,4 +71,4 @@ def static_routes() -> list[Route]:
             body=body, content_type=found.content_type, charset="utf-8", headers=headers
         )
 
-    return [Route("GET", "/static/{path:.+}", serve, "getClusterInfo", cross_site=True)]
+    return [Route("GET", "/static/{path:.+}", serve, PUBLIC, cross_site=True)]

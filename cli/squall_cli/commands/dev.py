@@ -79,8 +79,6 @@ def command(
     from squall_common.daemon.ports import free_ports as choose_free_ports
     from squall_common.daemon.ports import port_is_free
 
-    if secure and opens:
-        raise click.UsageError("--open needs the UI, which does not run with --secure yet")
     hold_standard_streams()
     plan = make_plan(
         data_dir=(data_dir or default_data_dir()).absolute(),
@@ -112,7 +110,7 @@ async def _run(plan: DevPlan, *, as_json: bool, opens: bool) -> int:
             else:
                 _report(plan, cluster.state())
             if opens:
-                await asyncio.to_thread(_open, cluster.state(), say)
+                await asyncio.to_thread(_open, plan, cluster.state(), say)
             await cluster.wait_removed()
         raise SquallError(f"the data folder {plan.data_dir} was removed: the cluster has ended")
 
@@ -143,13 +141,23 @@ async def _run(plan: DevPlan, *, as_json: bool, opens: bool) -> int:
     return 0
 
 
-def _open(state: dict[str, Any], say: Callable[[str], None]) -> None:
+def _open(plan: DevPlan, state: dict[str, Any], say: Callable[[str], None]) -> None:
     """Show the UI in a browser, if there is one."""
     import webbrowser
 
     from squall_cli.dev.report import ui_address
 
-    address = ui_address(state)
+    address = ui_address(plan, state)
+    if plan.secure:
+        from squall_cli.dev.secure import user_options
+        from squall_cli.secure.browser import login_page
+
+        try:
+            page = login_page(user_options(plan), address, plan.token_file)
+        except SquallError as error:
+            say(str(error))
+            return
+        address = page.as_uri()
     if not webbrowser.open(address):
         say(f"No browser could be started: open {address} in one.")
 

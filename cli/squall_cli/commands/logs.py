@@ -99,9 +99,9 @@ async def _slots(nimbus: NimbusClient, topology_id: str, component: str | None) 
 async def _print(
     client: ClientOptions, topology_id: str, slots: list[Slot], file: str, lines: int
 ) -> None:
-    from squall_cli.observe.worker_logs import logviewers, print_last
+    from squall_cli.observe.worker_logs import logviewer_credentials, logviewers, print_last
 
-    async with logviewers(client.logviewer_port) as logs:
+    async with logviewers(client.logviewer_port, logviewer_credentials(client)) as logs:
         await print_last(logs, topology_id, slots, file, lines=lines, show=_show, say=say)
 
 
@@ -113,7 +113,12 @@ async def _follow(
     file: str,
     lines: int,
 ) -> None:
-    from squall_cli.observe.worker_logs import Follower, TopologyGoneError, logviewers
+    from squall_cli.observe.worker_logs import (
+        Follower,
+        TopologyGoneError,
+        logviewer_credentials,
+        logviewers,
+    )
     from squall_common.client.nimbus import NimbusClient
     from squall_thrift import storm
     from squall_thrift.client import ThriftApplicationError
@@ -131,7 +136,7 @@ async def _follow(
         except ThriftApplicationError as error:
             raise NimbusError(f"the call getTopologyPageInfo failed in Nimbus: {error}") from error
 
-    async with logviewers(client.logviewer_port) as logs:
+    async with logviewers(client.logviewer_port, logviewer_credentials(client)) as logs:
         await Follower(logs, topology_id, file, lines=lines, show=_show, say=say).run(slots, look)
     say("the topology has been removed")
 

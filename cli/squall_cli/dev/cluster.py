@@ -214,21 +214,25 @@ class DevCluster:
         self._supervisor_ids = await registered_supervisors(plan)
         known = {supervisor_id for supervisor_id, _ in self._supervisor_ids.values()}
         if plan.secure:
-            # The DRPC server, the UI and the logviewer do not authenticate their callers yet.
             from squall_cli.dev.secure import make_token, user_options
 
             await wait_nimbus(plan.nimbus_port, known, nimbus_credentials(user_options(plan)))
             await asyncio.to_thread(make_token, plan)
+            await self._bring_up_web()  # the DRPC server does not authenticate its callers yet
             return
         self._drpc = self._keep_daemon("drpc", "squall_drpc", plan.drpc_conf())
+        await self._bring_up_web()
+        await wait_listening(plan.drpc.http_port)  # the last that it opens
+        await wait_nimbus(plan.nimbus_port, known)
+
+    async def _bring_up_web(self) -> None:
+        plan = self.plan
         self._logviewer = self._keep_daemon(
             "logviewer", "squall_ui.logviewer", plan.logviewer_conf()
         )
         self._ui = self._keep_daemon("ui", "squall_ui", plan.ui_conf())
-        await wait_listening(plan.drpc.http_port)  # the last that it opens
         await wait_listening(plan.web.logviewer)
         await wait_listening(plan.web.ui)
-        await wait_nimbus(plan.nimbus_port, known)
 
     async def _bounded(self, bring_up: Coroutine[Any, Any, None]) -> None:
         """Run it until it is done, a daemon has exited too often, or the time is up."""

@@ -187,12 +187,17 @@ class DevPlan:
         """The whole configuration of Nimbus."""
         own: dict[str, Any] = {}
         if self.secure:
-            own = {
-                "nimbus.admins": [getpass.getuser()],
-                "storm.security.revoked": str(self.security / "ca" / "revoked.jws"),
-                **self.identity("nimbus", "nimbus"),
-            }
+            own = {"nimbus.admins": [getpass.getuser()], **self._daemon_identity("nimbus")}
         return self._daemon_conf("nimbus", own)
+
+    def _daemon_identity(self, role: str) -> dict[str, Any]:
+        """The keys of a daemon of which there is one, named as its role."""
+        if not self.secure:
+            return {}
+        return {
+            "storm.security.revoked": str(self.security / "ca" / "revoked.jws"),
+            **self.identity(role, role),
+        }
 
     def drpc_conf(self) -> dict[str, Any]:
         """The whole configuration of the DRPC server."""
@@ -200,12 +205,15 @@ class DevPlan:
 
     def ui_conf(self) -> dict[str, Any]:
         """The whole configuration of the UI."""
-        return self._daemon_conf("ui", {"ui.host": LOOPBACK})
+        return self._daemon_conf("ui", {"ui.host": LOOPBACK, **self._daemon_identity("ui")})
 
     def logviewer_conf(self) -> dict[str, Any]:
         """The whole configuration of the logviewer, which serves the logs of all supervisors."""
         folders = [str(self.log_dir(one.name)) for one in self.supervisors]
-        return self._daemon_conf("logviewer", {"logviewer.log.dirs": folders})
+        own: dict[str, Any] = {"logviewer.log.dirs": folders}
+        if self.secure:
+            own |= {"nimbus.admins": [getpass.getuser()], **self._daemon_identity("logviewer")}
+        return self._daemon_conf("logviewer", own)
 
     def supervisor_conf(self, supervisor: SupervisorPlan) -> dict[str, Any]:
         """The whole configuration of one supervisor; its Thrift port is any free one."""

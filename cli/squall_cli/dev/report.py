@@ -17,7 +17,7 @@ def print_report(plan: DevPlan, state: dict[str, Any]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("PART", "ADDRESS", "PROCESS", "LOG"):
         table.add_column(column, no_wrap=column != "LOG", overflow="fold")
-    web = () if plan.secure else ("drpc", "ui", "logviewer")
+    web = ("ui", "logviewer") if plan.secure else ("drpc", "ui", "logviewer")
     for name in ("zookeeper", "nimbus", *web):
         part = state[name]
         log = plan.logs / ("zookeeper.out" if name == "zookeeper" else f"{name}.log")
@@ -31,8 +31,7 @@ def print_report(plan: DevPlan, state: dict[str, Any]) -> None:
     out.print()
     out.print(table)
     out.print()
-    if not plan.secure:
-        out.print(f"Web UI          {ui_address(state)}")
+    out.print(f"Web UI          {ui_address(plan, state)}")
     out.print(
         f"Workers log to  {plan.logs}/supervisor-N/workers-artifacts/TOPOLOGY/PORT/worker.log"
     )
@@ -44,22 +43,25 @@ def print_report(plan: DevPlan, state: dict[str, Any]) -> None:
     if plan.secure:
         out.print(f"Certificates    {plan.security}")
         out.print(f"Your token      {plan.token_file} (for 12 hours; then storm login)")
-        out.print(
-            "DRPC, the UI and the logviewer do not run: they cannot authenticate callers yet."
-        )
+        out.print("The DRPC server does not run: it cannot authenticate callers yet.")
     out.print()
     out.print("In another terminal:")
     out.print(f"  export STORM_CONF_DIR={plan.data_dir}")
     out.print("  storm jar examples/wordcount wordcount ...   # see examples/README.md")
     out.print("  storm list                                   # check that it runs")
     out.print("  storm kill wordcount -w 0                    # stop it")
+    if plan.secure:
+        out.print(
+            f"  storm login --open {ui_address(plan, state).rstrip('/')}   # log a browser in"
+        )
     out.print()
     out.print("Ctrl-C here stops the cluster, including its workers, and keeps its data.")
 
 
-def ui_address(state: dict[str, Any]) -> str:
+def ui_address(plan: DevPlan, state: dict[str, Any]) -> str:
     """Where the UI's first page is."""
-    return f"http://{state['ui']['host']}:{state['ui']['port']}/"
+    scheme = "https" if plan.secure else "http"
+    return f"{scheme}://{state['ui']['host']}:{state['ui']['port']}/"
 
 
 def _ranges(ports: list[int]) -> str:

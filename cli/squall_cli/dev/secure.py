@@ -30,6 +30,8 @@ def make_identities(plan: DevPlan) -> None:
         folder.create(_CLUSTER, days=CA_DAYS)
     names = {
         (Role.NIMBUS, "nimbus"),
+        (Role.UI, "ui"),
+        (Role.LOGVIEWER, "logviewer"),
         (Role.USER, getpass.getuser()),
         *((Role.SUPERVISOR, one.name) for one in plan.supervisors),
     }

@@ -23,6 +23,9 @@ from squall_common.errors import SquallError
 if TYPE_CHECKING:
     import aiohttp
 
+    from squall_common.authentication.credentials import ClientCredentials
+    from squall_common.config.options.typed import ClientOptions
+
 PART_BYTES = 2 * 1024 * 1024  # the most that a logviewer gives at once
 _FIRST_BYTES = 51_200
 _ANSWER_BYTES_MAX = 8 * PART_BYTES  # as JSON, in which a character may take six bytes
@@ -79,13 +82,14 @@ Say = Callable[[str], None]
 class Logviewers:
     """Asks the logviewers of all nodes, which listen on the same port."""
 
-    def __init__(self, session: aiohttp.ClientSession, port: int) -> None:
+    def __init__(self, session: aiohttp.ClientSession, port: int, scheme: str = "http") -> None:
         self._session = session
         self._port = port
+        self._scheme = scheme
 
     def address(self, host: str) -> str:
         """Of the logviewer of a node."""
-        return f"http://{f'[{host}]' if ':' in host else host}:{self._port}"
+        return f"{self._scheme}://{f'[{host}]' if ':' in host else host}:{self._port}"
 
     async def part(
         self, slot: Slot, path: str, *, start: int | None, length: int, ended: bool
@@ -148,13 +152,40 @@ def _reason(body: bytes) -> str:
 
 
 @asynccontextmanager
-async def logviewers(port: int) -> AsyncIterator[Logviewers]:
-    """A client of the logviewers that listen on `port`."""
+async def logviewers(
+    port: int, credentials: ClientCredentials | None = None
+) -> AsyncIterator[Logviewers]:
+    """A client of the logviewers that listen on `port`; in a secured cluster with the caller's
+    `credentials` for logviewers. Raises LogviewerError if there are none to show."""
     import aiohttp
 
+    from squall_thrift.serving.authentication import RefusedError
+
     timeout = aiohttp.ClientTimeout(total=_TIMEOUT_SECS)
-    async with aiohttp.ClientSession(timeout=timeout) as session:
-        yield Logviewers(session, port)
+    if credentials is None:
+        async with aiohttp.ClientSession(timeout=timeout) as session:
+            yield Logviewers(session, port)
+        return
+    try:
+        headers = credentials.http_headers()
+    except RefusedError as error:
+        raise LogviewerError(str(error)) from error
+    connector = aiohttp.TCPConnector(ssl=credentials.checked_context)
+    async with aiohttp.ClientSession(
+        timeout=timeout, connector=connector, headers=headers
+    ) as session:
+        yield Logviewers(session, port, "https")
+
+
+def logviewer_credentials(client: ClientOptions) -> ClientCredentials | None:
+    """What a command proves with who it is; None in an open cluster. Raises ConfigError."""
+    if client.storm_security_ca is None:
+        return None
+    # Imported only where a cluster is secured: it takes some 40 ms.
+    from squall_common.authentication.credentials import credentials_of
+    from squall_common.security.identity import Role
+
+    return credentials_of(client, Role.LOGVIEWER)
 
 
 async def last_part(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import ssl
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from cryptography import x509
 
@@ -26,6 +27,9 @@ from squall_common.security.tokens import (
     verify_token,
 )
 from squall_thrift.serving.authentication import RefusedError
+
+# Daemons that call with the token of a user who has asked them.
+CARRIERS: Final = frozenset({Role.UI, Role.LOGVIEWER, Role.DRPC})
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,7 @@ class PeerAuthenticator:
                 if revocations is None:
                     raise RefusedError("this daemon accepts certificates only")
                 token = verify_token(text, self._trust, revocations, self._now())
-                proved = Proved(principal_of(token, host), token=token)
+                proved = self._by_token(token, certificate, host)
             else:
                 raise RefusedError(f"unknown mechanism {mechanism!r}")
         except (mechanisms.ResponseError, TokenError, CertificateError, IdentityError) as error:
@@ -136,6 +140,17 @@ class PeerAuthenticator:
         ends = found.not_valid_after_utc.timestamp()
         caller = Principal(holder.role, holder.name, Channel.CERTIFICATE, host=host, expires=ends)
         return Proved(caller, serial=holder.serial)
+
+    def _by_token(self, token: Token, certificate: bytes | None, host: str) -> Proved:
+        """A token that a daemon shows for its user, beside its own certificate: the call is the
+        user's, within the token's limits, and ends with either proof."""
+        user = principal_of(token, host)
+        carrier = None if certificate is None else self._by_certificate(certificate, host)
+        if carrier is None or carrier.caller.role not in CARRIERS:
+            return Proved(user, token=token)
+        ends = min(user.expires or math.inf, carrier.caller.expires or math.inf)
+        caller = replace(user, real=carrier.caller, expires=ends)
+        return Proved(caller, token=token, serial=carrier.serial)
 
     async def _acting(self, caller: Principal, name: str) -> Principal:
         """The user `name`, whom the caller may act for. Raises RefusedError."""

@@ -25,6 +25,8 @@ from squall_common.security.identity import IdentityError, Role
 from squall_thrift.serving.authentication import RefusedError
 
 _TOKEN_BYTES_MAX = 16_384
+# Of a request over HTTP: the user to act for. Storm's name.
+ACT_FOR_HEADER = "doAsUser"
 
 
 class ClientSecurityOptions(SecurityOptions, Protocol):
@@ -52,6 +54,25 @@ class ClientCredentials:
     def context(self) -> ssl.SSLContext:
         return self._trusted.client_context()
 
+    @functools.cached_property
+    def checked_context(self) -> ssl.SSLContext:
+        """As `context`, and the handshake fails unless the server is the daemon that is called:
+        for HTTP clients, which have sent the request before anything else could look."""
+        check = self.check_server
+
+        class Checked(ssl.SSLObject):
+            def do_handshake(self) -> None:
+                super().do_handshake()
+                certificate = self.getpeercert(binary_form=True)
+                try:
+                    check(certificate or b"")
+                except RefusedError as error:
+                    raise ssl.SSLCertVerificationError(str(error)) from error
+
+        context = self._trusted.client_context()
+        context.sslobject_class = Checked
+        return context
+
     def check_server(self, certificate: bytes) -> None:
         trusted = self._trusted
         try:
@@ -69,6 +90,18 @@ class ClientCredentials:
             return mechanisms.EXTERNAL, mechanisms.external(self._act_for)
         return mechanisms.OAUTHBEARER, mechanisms.bearer(self._token(), self._act_for)
 
+    def http_headers(self) -> dict[str, str]:
+        """The headers of a request by which an HTTP client proves the same. Raises
+        RefusedError."""
+        if self._trusted.own is None:
+            return {"Authorization": f"Bearer {self._token()}"}
+        return {} if self._act_for is None else {ACT_FOR_HEADER: self._act_for}
+
+    def for_user(self, token: str | None, user: str) -> CarriedCredentials:
+        """Those of a daemon that calls for a user: with the user's token, or if the user has shown
+        a certificate by its own right to act for users (`nimbus.impersonation.acl`)."""
+        return CarriedCredentials(self._trusted, self._server, token, user)
+
     def _token(self) -> str:
         try:
             with self._token_file.open("rb") as file:
@@ -85,6 +118,25 @@ class ClientCredentials:
         if not token:
             raise RefusedError(f"{self._token_file} is empty: 'storm login' gets a token")
         return token
+
+
+class CarriedCredentials(ClientCredentials):
+    """A daemon's own certificate, and the user for whom it calls."""
+
+    def __init__(self, trusted: Trusted, server: Role, token: str | None, user: str) -> None:
+        super().__init__(trusted, server, Path(), user)
+        self._carried = token
+        self._user = user
+
+    def initial(self) -> tuple[str, bytes]:
+        if self._carried is None:
+            return mechanisms.EXTERNAL, mechanisms.external(self._user)
+        return mechanisms.OAUTHBEARER, mechanisms.bearer(self._carried, None)
+
+    def http_headers(self) -> dict[str, str]:
+        if self._carried is None:
+            return {ACT_FOR_HEADER: self._user}
+        return {"Authorization": f"Bearer {self._carried}"}
 
 
 def default_token_file() -> Path:

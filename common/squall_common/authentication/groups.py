@@ -13,6 +13,7 @@ import os
 import pwd
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from squall_common.daemon.logs import get_logger
 
@@ -44,6 +45,24 @@ def system_groups(user: str) -> frozenset[str]:
         except KeyError:
             continue  # a group without a name
     return frozenset(names)
+
+
+class GroupOptions(Protocol):
+    """The options that say where groups come from."""
+
+    @property
+    def storm_group_mapping_service(self) -> str: ...
+
+    @property
+    def storm_group_mapping_service_params(self) -> Mapping[str, Any] | None: ...
+
+
+def groups_source(options: GroupOptions) -> Source:
+    """What the options name."""
+    if options.storm_group_mapping_service.endswith("FixedGroupsMapping"):
+        params = options.storm_group_mapping_service_params or {}
+        return fixed_groups(params.get("storm.fixed.group.mapping") or {})
+    return system_groups
 
 
 class Groups:

@@ -56,17 +56,21 @@ class NimbusClient:
         self._frame_bytes_max = frame_bytes_max  # of a request
 
     @classmethod
-    async def connect(cls, options: ClientOptions) -> NimbusClient:
+    async def connect(
+        cls, options: ClientOptions, *, credentials: Credentials | None = None
+    ) -> NimbusClient:
         """Ask the seeds for the leader, in order, and connect to it. While one seed does not
         answer, the next is asked as well. If none knows the leader, or there is none now, try again
         `storm.nimbus.retry.times` times, with growing pauses; while ZooKeeper is not available, for
-        a few seconds only. Raises NimbusError, which says what was tried."""
+        a few seconds only. Without `credentials` it proves who it is by what the options name.
+        Raises NimbusError, which says what was tried."""
         seeds = [_address(seed, options.nimbus_thrift_port) for seed in options.nimbus_seeds]
         pause_secs = options.storm_nimbus_retry_interval_millis / 1000
         longest_secs = options.storm_nimbus_retry_intervalceiling_millis / 1000
         attempts = options.storm_nimbus_retry_times + 1
         timeout_secs = options.storm_thrift_socket_timeout_ms / 1000
-        credentials = nimbus_credentials(options)
+        if credentials is None:
+            credentials = nimbus_credentials(options)
 
         async def ask(address: Address) -> tuple[ThriftClient, Address]:
             return await _open_and_ask(*address, timeout_secs, credentials)

@@ -10,6 +10,8 @@
   the network may do everything.
 - A request's head and body are bounded in bytes and in time, connections in number: a peer that is
   slow, silent or hostile is hung up on.
+- With an `authenticator` it speaks TLS, and each request proves who asks. Without a proof it gets
+  401, except from routes that are PUBLIC. A request that is under way ends when its proof does.
 - Every answer, errors too, carries headers that keep browsers from guessing types, framing and
   caching.
 - A request that may come from a web page elsewhere is refused, on loopback and off it, over http
@@ -23,18 +25,23 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Protocol
 
 from aiohttp import web
 
 from squall_common.daemon import fast_json
 from squall_common.daemon.logs import get_logger
+from squall_common.daemon.tls_listener import TlsListener
 from squall_common.errors import SquallError
 from squall_common.security.actions import require_declared
 from squall_common.security.web_origin import host_error, page_error
 from squall_thrift import storm
-from squall_thrift.serving.authorization import Authorizer, Call, OpenAuthorizer
+from squall_thrift.serving.authentication import Identity, RefusedError
+from squall_thrift.serving.authorization import PUBLIC, Authorizer, Call, OpenAuthorizer
 
 log = get_logger(__name__)
 
@@ -46,8 +53,36 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-    "Server": "squall",
 }
+# A request is handled in one task.
+_CALL: ContextVar[Call] = ContextVar("call")
+_LOOK_SECS = 2.0  # between looks at whether the proofs of requests under way still count
+# Of the connections, the part that one address may have before it has proved who it is.
+_STRANGERS_SHARE = 4
+
+
+class WebAuthenticator(Protocol):
+    """Knows who asks."""
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """What the server's side of TLS goes by."""
+        ...
+
+    async def identify(
+        self, request: web.Request, certificate: bytes | None, peer: str
+    ) -> Identity | None:
+        """Who asks; None if the request has no proof. Raises RefusedError for a proof that does not
+        count. `certificate` is the one that the connection showed (DER), which TLS has verified."""
+        ...
+
+    def ended(self, identity: Identity) -> str | None:
+        """Why a proof counts no longer, or None."""
+        ...
+
+    def refused(self, peer: str, reason: str) -> None:
+        """Note that a peer was refused."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +95,11 @@ class Route:
     handler: Handler
     permission: str
     cross_site: bool = False
+
+
+def call_of(request: web.Request) -> Call:
+    """The call that a request is while its handler runs, with who makes it."""
+    return _CALL.get()
 
 
 class HttpError(Exception):
@@ -96,6 +136,7 @@ class WebServer:
         stop_grace_secs: float = 5.0,
         connections_max: int = 1024,
         authorizer: Authorizer | None = None,
+        authenticator: WebAuthenticator | None = None,
         insecure: bool = False,
         hosts: Collection[str] = (),
     ) -> None:
@@ -108,6 +149,7 @@ class WebServer:
         self._host = host
         self._port = port
         self._authorizer = OpenAuthorizer() if authorizer is None else authorizer
+        self._authenticator = authenticator
         self._insecure = insecure
         self._hosts = {known.lower() for known in hosts}
         self._body_timeout_secs = body_timeout_secs
@@ -127,6 +169,11 @@ class WebServer:
             shutdown_timeout=stop_grace_secs,
         )
         self._listener: asyncio.Server | None = None
+        self._tls: TlsListener | None = None  # with an authenticator, in place of the listener
+        self._looking: asyncio.Task[None] | None = None
+        # Requests under way, with the proof of who made them.
+        self._under_way: dict[asyncio.Task[object], tuple[web.Request, Identity]] = {}
+        self._known: set[object] = set()  # connections whose peers have proved it
 
     @property
     def host(self) -> str:
@@ -144,23 +191,62 @@ class WebServer:
         address = await self._address()
         await self._runner.setup()
         try:
-            self._listener = await loop.create_server(
-                self._connect, address, self._port, backlog=512
-            )
+            if self._authenticator is None:
+                self._listener = await loop.create_server(
+                    self._connect, address, self._port, backlog=512
+                )
+                self._port = int(self._listener.sockets[0].getsockname()[1])
+            else:
+                self._tls = TlsListener(
+                    self._authenticator.context,
+                    self._connect,
+                    admit=self._admit,
+                    refused=self._authenticator.refused,
+                )
+                self._port = self._tls.start(address, self._port)
+                self._looking = asyncio.create_task(self._look(), name=f"{self._name} proofs")
         except OSError as error:
             await self._runner.cleanup()
             raise SquallError(
                 f"{self._name}: cannot listen on {address}:{self._port}: {error.strerror or error}"
             ) from error
-        self._port = int(self._listener.sockets[0].getsockname()[1])
         log.info("http_server_started", server=self._name, address=address, port=self._port)
 
     async def stop(self) -> None:
         """Accept nothing more; requests under way finish within the grace. Idempotent."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+            self._looking = None
+        if self._tls is not None:
+            await self._tls.close()
+            self._tls = None
+            await self._runner.cleanup()
         if self._listener is not None:
             self._listener.close()
             self._listener = None
             await self._runner.cleanup()
+
+    def end_stale(self) -> None:
+        """Hang up on requests whose proof counts no longer: streams and downloads, too. Not on one
+        that calls this: it has ended its own session."""
+        if self._authenticator is None:
+            return
+        own = asyncio.current_task()
+        for task, (request, identity) in list(self._under_way.items()):
+            if task is own:
+                continue
+            why = self._authenticator.ended(identity)
+            if why is not None and request.transport is not None:
+                log.info("http_request_ended", server=self._name, path=request.path, reason=why)
+                request.transport.abort()
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_SECS)
+            self.end_stale()
+            if self._runner.server is not None:
+                self._known.intersection_update(self._runner.server.connections)
 
     async def read_text(self, request: web.Request) -> str:
         """The body as text. Raises HttpError: too large, too slow, not UTF-8."""
@@ -208,20 +294,82 @@ class WebServer:
             return _Refusal()
         return server()
 
+    def _admit(self, host: str, handshakes: int) -> bool:
+        """Whether a stranger's connection may begin TLS; others of strangers make room for it."""
+        server, tls = self._runner.server, self._tls
+        if server is None or tls is None:
+            return False
+        strangers = [
+            transport
+            for one in server.connections
+            if (transport := one.transport) is not None and one not in self._known
+        ]
+        own = sum((one.get_extra_info("peername") or ("",))[0] == host for one in strangers)
+        if own + handshakes >= max(1, self._connections_max // _STRANGERS_SHARE):
+            return False
+        if len(server.connections) + tls.handshakes < self._connections_max:
+            return True
+        log.warning("http_connections_full", server=self._name, most=self._connections_max)
+        if strangers:
+            strangers[0].abort()
+            return True
+        return tls.drop_handshake()
+
+    async def _identity(self, request: web.Request, route: Route, where: str) -> Identity | None:
+        """Who asks. Raises HttpError."""
+        assert self._authenticator is not None
+        tls = request.transport.get_extra_info("ssl_object") if request.transport else None
+        certificate = None if tls is None else tls.getpeercert(binary_form=True)
+        try:
+            found = await self._authenticator.identify(request, certificate, where)
+            why = None if found is None else self._authenticator.ended(found)
+            if why is not None:
+                raise RefusedError(why)
+        except RefusedError as error:
+            # The reason is in the log alone.
+            self._authenticator.refused(where, str(error))
+            if route.permission == PUBLIC:
+                return None
+            raise HttpError(401, "Unauthorized", "the proof of who asks was refused") from error
+        if found is None and route.permission != PUBLIC:
+            raise HttpError(
+                401, "Unauthorized", "who asks? Log in, or send a token: Authorization: Bearer"
+            )
+        if found is not None:
+            self._known.add(request.protocol)
+        return found
+
     def _guarded(self, route: Route) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
-            why = None if route.cross_site else page_error(request.method, request.headers)
+            secure = self._authenticator is not None
+            why = (
+                None
+                if route.cross_site
+                else page_error(request.method, request.headers, secure=secure)
+            )
             if why is not None:
                 raise HttpError(403, "Forbidden", why)
             peer = request.transport.get_extra_info("peername") if request.transport else None
             where = f"{peer[0]}:{peer[1]}" if peer else "unknown"
+            identity = None
+            if self._authenticator is not None:
+                identity = await self._identity(request, route, where)
+            name = None if identity is None else identity.principal
+            call = Call(f"{route.method} {route.path}", where, name, identity)
+            _CALL.set(call)
             try:
-                self._authorizer.authorize(
-                    Call(f"{route.method} {route.path}", where), route.permission
-                )
+                self._authorizer.authorize(call, route.permission)
+                if identity is None:
+                    return await route.handler(request)
+                task = asyncio.current_task()
+                assert task is not None
+                self._under_way[task] = (request, identity)
+                try:
+                    return await route.handler(request)
+                finally:
+                    self._under_way.pop(task, None)
             except storm.AuthorizationException as error:
                 raise HttpError(403, "Forbidden", str(error.msg)) from error
-            return await route.handler(request)
 
         return handle
 
@@ -234,7 +382,10 @@ class WebServer:
         try:
             return await handler(request)
         except HttpError as error:
-            return error_response(error.status, error.error, error.message)
+            response = error_response(error.status, error.error, error.message)
+            if error.status == 401:
+                response.headers["WWW-Authenticate"] = 'Bearer realm="squall"'
+            return response
         except web.HTTPException as error:
             if error.status < 400:
                 raise
@@ -255,6 +406,7 @@ async def _add_headers(request: web.Request, response: web.StreamResponse) -> No
     """Just before the head is sent: of a streamed answer that is before its handler has ended."""
     for name, value in _HEADERS.items():
         response.headers.setdefault(name, value)
+    response.headers["Server"] = "squall"  # aiohttp has named itself
 
 
 class _Refusal(asyncio.Protocol):

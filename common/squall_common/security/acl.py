@@ -44,6 +44,16 @@ class Impersonation:
     groups: frozenset[str] = frozenset()
 
 
+def impersonation_of(
+    option: Mapping[str, Mapping[str, Sequence[str]]] | None,
+) -> Mapping[str, Impersonation]:
+    """Of the value of `nimbus.impersonation.acl`."""
+    return {
+        caller: Impersonation(frozenset(rule.get("hosts", ())), frozenset(rule.get("groups", ())))
+        for caller, rule in (option or {}).items()
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterAcl:
     """The roles that the site's configuration gives."""

@@ -43,7 +43,8 @@ class Grant(enum.Enum):
     ITS_SUPERVISOR = "the supervisor of that node, or of a node of that topology"
     ITS_WORKER = "a worker of that topology, or on that node"
     NIMBUS = "another Nimbus"
-    DAEMON = "a daemon that serves users: ui, logviewer, drpc"
+    DAEMON = "a daemon that authenticates users: ui, logviewer, drpc"
+    LOGVIEWER = "a logviewer"
     ACCESS_LIST = "the blob's own access list"
     CALLER = "the function's callers"
     SERVER = "the function's servers"
@@ -66,7 +67,6 @@ _WRITERS = frozenset({Grant.OWNER, Grant.WRITER})
 _READERS = _WRITERS | {Grant.READER}
 _SUPERVISORS = frozenset({Grant.SUPERVISOR})
 _BLOB_READERS = frozenset({Grant.ACCESS_LIST, Grant.SUPERVISOR, Grant.NIMBUS})
-_SEEN = _READERS | {Grant.DAEMON}
 
 _CLUSTER_READS = ("getClusterInfo", "getSupervisorPageInfo", "getNimbusConf")
 _LISTS = ("getTopologySummaries", "getOwnerResourceSummaries", "getTopologyHistory")
@@ -108,12 +108,12 @@ def _table() -> dict[str, Action]:
     everyone = frozenset({Grant.AUTHENTICATED})
     add(("getLeader",), Kind.CLUSTER, everyone, False)
     add(("listBlobs", "isTopologyNameAllowed"), Kind.CLUSTER, everyone, False)
-    add(_CLUSTER_READS, Kind.CLUSTER, _MEMBERS | {Grant.DAEMON, Grant.SUPERVISOR}, False)
-    add(_LISTS, Kind.CLUSTER, _MEMBERS | {Grant.DAEMON}, False)
+    add(_CLUSTER_READS, Kind.CLUSTER, _MEMBERS | {Grant.SUPERVISOR}, False)
+    add(_LISTS, Kind.CLUSTER, _MEMBERS, False)
     add(("submitTopology", "beginCreateBlob"), Kind.CLUSTER, _MEMBERS, True)
     add(("fileUpload",), Kind.CLUSTER, _MEMBERS, False)  # a call for each chunk
     add(("fileDownload",), Kind.CLUSTER, _SUPERVISORS, False)
-    add(_TOPOLOGY_READS, Kind.TOPOLOGY, _SEEN, False)
+    add(_TOPOLOGY_READS, Kind.TOPOLOGY, _READERS, False)
     add(_TOPOLOGY_CHANGES, Kind.TOPOLOGY, _WRITERS, True)
     add(("readLogs",), Kind.TOPOLOGY, _WRITERS | {Grant.LOG_READER}, False)
     add(("getWorkerHeartbeats",), Kind.TOPOLOGY, _READERS | {Grant.NIMBUS}, False)
@@ -154,6 +154,10 @@ def _table() -> dict[str, Action]:
     add(("createToken",), Kind.TOKEN, frozenset({Grant.CERTIFICATE_USER}), True)
     add(("listTokens",), Kind.CLUSTER, everyone, False)
     add(("revokeToken",), Kind.TOKEN, frozenset({Grant.TOKEN_OWNER}), True)
+    # What a daemon that authenticates users goes by. It has no other rights of its own: it calls as
+    # the user who asks it.
+    add(("getTokenRegister",), Kind.CLUSTER, frozenset({Grant.DAEMON}), False)
+    add(("getLogAccess",), Kind.CLUSTER, frozenset({Grant.LOGVIEWER}), False)
     # Figures of a daemon, and the logs of daemons.
     add(("metrics",), Kind.CLUSTER, _MEMBERS, False)
     add(("readDaemonLogs",), Kind.CLUSTER, frozenset({Grant.LOG_READER}), False)

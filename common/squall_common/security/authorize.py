@@ -159,6 +159,7 @@ _RULES: dict[Grant, Callable[[Principal, Object, ClusterAcl], bool]] = {
     Grant.ITS_WORKER: _its_worker,
     Grant.NIMBUS: lambda caller, thing, acls: caller.role is Role.NIMBUS,
     Grant.DAEMON: lambda caller, thing, acls: caller.role in (Role.UI, Role.LOGVIEWER, Role.DRPC),
+    Grant.LOGVIEWER: lambda caller, thing, acls: caller.role is Role.LOGVIEWER,
     Grant.ACCESS_LIST: _listed,
     Grant.CALLER: lambda caller, thing, acls: (
         isinstance(thing, Function) and thing.callers.has(caller)

@@ -1,5 +1,5 @@
-"""Whether a request may come from a web page elsewhere: what a listener without authentication has
-to ask, since a browser in its network sends requests for every page that it shows.
+"""Whether a request may come from a web page elsewhere: what a listener has to ask, since a browser
+in its network sends requests, with its cookies and certificates, for every page that it shows.
 
     a page of another site asks us by our address      its Origin, or Sec-Fetch-Site, is foreign
     a page's own name is made to point at us (DNS      its Host is none of ours
@@ -55,15 +55,16 @@ def host_error(host: str, known: Collection[str], local: str) -> str | None:
     return f"this is not {host!r}: the connection came to {local}"
 
 
-def page_error(method: str, headers: Mapping[str, str]) -> str | None:
-    """Why a request may come from another site's page, or None."""
+def page_error(method: str, headers: Mapping[str, str], *, secure: bool = False) -> str | None:
+    """Why a request may come from another site's page, or None. `secure`: it came over https."""
     site = headers.get("Sec-Fetch-Site")
     if site in ("cross-site", "same-site"):
         return "not from another site's page"
     origin = headers.get("Origin")
     if origin is not None:
         scheme, _, where = origin.partition("://")
-        if scheme not in ("http", "https") or where.lower() != headers.get("Host", "").lower():
+        schemes = ("https",) if secure else ("http", "https")
+        if scheme not in schemes or where.lower() != headers.get("Host", "").lower():
             return f"not from a page of {origin}"
         return None
     if site is not None or OWN_PAGE_HEADER in headers:

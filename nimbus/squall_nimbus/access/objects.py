@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 from squall_common.cluster.state import ClusterState
@@ -9,7 +10,7 @@ from squall_common.cluster.values import StormBase
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import SquallError
 from squall_common.names import ANONYMOUS, topology_name_of
-from squall_common.security.acl import Topology, TopologyAcl
+from squall_common.security.acl import Members, Topology, TopologyAcl
 from squall_nimbus.blobs.store import BlobNotFoundError
 from squall_nimbus.store.topology_store import TopologyStore
 
@@ -53,8 +54,11 @@ def _lists(
     groups: tuple[str, ...],
     readers: tuple[str, ...],
     reader_groups: tuple[str, ...],
+    log_users: tuple[str, ...],
+    log_groups: tuple[str, ...],
 ) -> TopologyAcl:
-    return TopologyAcl.of("", users, groups, readers, reader_groups)
+    acl = TopologyAcl.of("", users, groups, readers, reader_groups)
+    return replace(acl, logs=Members.of(log_users, log_groups))
 
 
 def _acl(owner: str, options: TopologyOptions | None) -> TopologyAcl:
@@ -65,5 +69,7 @@ def _acl(owner: str, options: TopologyOptions | None) -> TopologyAcl:
         options.topology_groups,
         options.topology_readonly_users,
         options.topology_readonly_groups,
+        options.logs_users,
+        options.logs_groups,
     )
-    return TopologyAcl(owner, lists.writers, lists.readers)
+    return replace(lists, owner=owner)

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from squall_common.authentication.authenticator import PeerAuthenticator
 from squall_common.authentication.files import RevokedFile, Trusted
-from squall_common.authentication.groups import Groups, Source, fixed_groups, system_groups
+from squall_common.authentication.groups import Groups, groups_source
 from squall_common.cluster.leader import Fence
 from squall_common.cluster.state import ClusterState
 from squall_common.config.options.typed import NimbusOptions
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.files import make_private_dirs
 from squall_common.security.access import SecuredAccess
-from squall_common.security.acl import ClusterAcl, Impersonation, Members
+from squall_common.security.acl import ClusterAcl, Members, impersonation_of
 from squall_common.security.audit import AuditFile, AuditLog
 from squall_nimbus.access.tokens import Tokens
 
@@ -53,7 +53,7 @@ def secure(
     authenticator = PeerAuthenticator(
         trusted,
         acls=acls,
-        groups=Groups(_groups_source(options)),
+        groups=Groups(groups_source(options)),
         revoked=tokens,
         audit=audit,
         now=clock.time,
@@ -62,21 +62,11 @@ def secure(
     return Secured(access, tokens, authenticator, file.close)
 
 
-def _groups_source(options: NimbusOptions) -> Source:
-    if options.storm_group_mapping_service.endswith("FixedGroupsMapping"):
-        params = options.storm_group_mapping_service_params or {}
-        return fixed_groups(params.get("storm.fixed.group.mapping") or {})
-    return system_groups
-
-
 def cluster_acl(options: NimbusOptions) -> ClusterAcl:
     """The roles that the site's configuration gives."""
     return ClusterAcl(
         admins=Members.of(options.nimbus_admins, options.nimbus_admins_groups),
         users=Members.of(options.nimbus_users, options.nimbus_groups),
         supervisors=Members.of(options.nimbus_supervisor_users, ()),
-        impersonation={
-            user: Impersonation(frozenset(rule.get("hosts", ())), frozenset(rule.get("groups", ())))
-            for user, rule in (options.nimbus_impersonation_acl or {}).items()
-        },
+        impersonation=impersonation_of(options.nimbus_impersonation_acl),
     )

@@ -62,6 +62,7 @@ class Tokens:
         self._past = Trust(trusted.cluster, trusted.ca)  # by Nimbus nodes that were revoked, too
         self._refused = False  # what is in ZooKeeper
         self._register = TokenRegister()
+        self._signed = ""  # the register's text
         self._unwritten: bytes | None = None  # a register that could not be written to the disk yet
         self._keys: dict[Use, SigningKey] = {}
         self._lock = asyncio.Lock()
@@ -75,12 +76,18 @@ class Tokens:
         """The newest register that this Nimbus knows."""
         return self._register
 
+    def signed(self, known: int) -> str:
+        """The newest register as it was signed, for another verifier; empty if its number is not
+        higher than `known`."""
+        return self._signed if self._register.number > known else ""
+
     def open(self) -> None:
         """Read the disk. Raises SquallError: without what it has revoked, Nimbus does not start."""
         self._revoked.open()
         if self._file.exists():
             try:
-                self._register = TokenRegister.verify(self._file.read_text("ascii"), self._past)
+                text = self._file.read_text("ascii")
+                self._register, self._signed = TokenRegister.verify(text, self._past), text
             except (OSError, ValueError) as error:
                 raise SquallError(
                     f"the register of tokens, {self._file}, cannot be read: {error}",
@@ -193,7 +200,7 @@ class Tokens:
             await self._keep(register, text)
 
     async def _keep(self, register: TokenRegister, text: bytes) -> None:
-        self._register, self._unwritten = register, text
+        self._register, self._unwritten, self._signed = register, text, text.decode("ascii")
         await self._write()
 
     async def _write(self) -> None:

@@ -1,4 +1,4 @@
-"""Calls on tokens."""
+"""Calls on tokens, and what daemons that authenticate users go by."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from squall_common.security.access import caller_of
 from squall_common.security.acl import OwnToken
 from squall_nimbus.service.base import Calls, needed, operation, refused
+from squall_nimbus.topologies.lifecycle_shell import TopologyNotAliveError
 from squall_thrift import storm
 from squall_thrift.serving.authorization import Call
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from squall_nimbus.access.tokens import Tokens
 
 _NAMES_MAX = 100
+_TOPOLOGIES_MAX = 1_000
 
 
 def _info(token: Token) -> storm.TokenInfo:
@@ -88,3 +90,30 @@ class TokenCalls(Calls):
         tokens, name = self._tokens, self._user(call, user)
         self.nimbus.access.require(call, "revokeToken", OwnToken(name))
         await tokens.revoke_user(name)
+
+    @operation("getTokenRegister")
+    async def getTokenRegister(self, call: Call, known: int | None) -> str:
+        """The register as a Nimbus has signed it; empty if the caller knows it, or there is none
+        yet."""
+        return self._tokens.signed(known or 0)
+
+    @operation("getLogAccess")
+    async def getLogAccess(
+        self, call: Call, topologyIds: Sequence[str] | None
+    ) -> dict[str, storm.LogAccess]:
+        """Who may read the logs of topologies: of those that are alive."""
+        found: dict[str, storm.LogAccess] = {}
+        for topology_id in needed(topologyIds, "topologyIds")[:_TOPOLOGIES_MAX]:
+            try:
+                base = await self.nimbus.reader.base(topology_id)
+            except TopologyNotAliveError:
+                continue
+            acl = self.nimbus.objects.topology(topology_id, base.owner).acl
+            found[topology_id] = storm.LogAccess(
+                owner=acl.owner,
+                users=sorted(acl.writers.users),
+                groups=sorted(acl.writers.groups),
+                logUsers=sorted(acl.logs.users),
+                logGroups=sorted(acl.logs.groups),
+            )
+        return found

@@ -36,6 +36,7 @@ from squall_ui.rest.cluster import (
 )
 from squall_ui.rest.endpoints import ALL_TIME, problem
 from squall_ui.rest.graph import WITHOUT_ERRORS
+from squall_ui.rest.text import Logviewers
 
 log = get_logger(__name__)
 
@@ -162,11 +163,11 @@ class Hub:
         self,
         nimbus: NimbusGateway,
         *,
-        logviewer_port: int,
+        logviewers: Logviewers,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._nimbus = nimbus
-        self._logviewer_port = logviewer_port
+        self._logviewers = logviewers
         self._clock = clock
         self._tasks = BackgroundTasks()
         self.cluster = Feed()
@@ -213,9 +214,9 @@ class Hub:
                 "summary": cluster_summary(cluster, False),
                 "topologies": [topology_summary(one) for one in cluster.topologies],
                 "supervisors": [
-                    supervisor_json(one, self._logviewer_port) for one in cluster.supervisors
+                    supervisor_json(one, self._logviewers) for one in cluster.supervisors
                 ],
-                "nimbuses": [nimbus_json(one, self._logviewer_port) for one in cluster.nimbuses],
+                "nimbuses": [nimbus_json(one, self._logviewers) for one in cluster.nimbuses],
             }
         )
         for one in cluster.topologies[:_TOPOLOGIES_MAX]:

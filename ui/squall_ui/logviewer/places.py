@@ -24,7 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 # Of daemons only logs: other files of that folder are no business of readers'.
-_DAEMON_LOG = re.compile(r"[A-Za-z0-9][\w.-]*\.(log|out|err)(\.\d+)?(\.gz)?")
+# Audit logs are for the daemon's own user.
+_DAEMON_LOG = re.compile(r"(?!.*-audit\.log)[A-Za-z0-9][\w.-]*\.(log|out|err)(\.\d+)?(\.gz)?")
 _PORT = re.compile(r"\d{1,5}")
 _DUMP = re.compile(r"(flamegraph|stacks|heap)-\d+\.(svg|txt)|[\w.-]+\.(bin|txt|jfr|hprof|svg)")
 _NAME_CHARS_MAX = 255

@@ -14,9 +14,10 @@ from urllib.parse import quote, urlencode
 from aiohttp import web
 
 from squall_common.daemon import fast_json
-from squall_common.daemon.web import HttpError, Route
+from squall_common.daemon.web import HttpError, Route, call_of
 from squall_ui.logviewer import html
-from squall_ui.logviewer.places import LogFile, NotServedError, Places, is_dump
+from squall_ui.logviewer.access import READ, READ_DAEMONS, LogAccess
+from squall_ui.logviewer.places import LogFile, NotServedError, Places, is_dump, worker_parts
 from squall_ui.logviewer.reading import (
     PAGE_BYTES,
     PAGE_BYTES_MAX,
@@ -39,8 +40,8 @@ from squall_ui.logviewer.search import (
 )
 
 PREFIX = "/api/v1"
-_PERMISSION = "readLogs"
-_DAEMONS = "readDaemonLogs"
+_PERMISSION = READ
+_DAEMONS = READ_DAEMONS
 # Readers at once: uncompressing and searching take a core each.
 _AT_ONCE = 4
 _GREP_BYTES_MAX = 64 * 1024 * 1024
@@ -51,8 +52,9 @@ _T = TypeVar("_T")
 class LogRoutes:
     """Handlers over some folders."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: Places, access: LogAccess | None = None) -> None:
         self._places = places
+        self._access = access or LogAccess()
         self._busy = asyncio.Semaphore(_AT_ONCE)
 
     def routes(self) -> list[Route]:
@@ -95,6 +97,19 @@ class LogRoutes:
             except OSError as error:
                 raise HttpError(500, "500 Internal Server Error", str(error)) from error
 
+    async def _check(self, request: web.Request, file: str, *, daemon: bool = False) -> None:
+        """Raises HttpError unless who asks may read a file: to others a worker's does not
+        exist."""
+        if daemon:
+            self._access.require_daemons(call_of(request))
+            return
+        try:
+            topology_id, *_ = worker_parts(file)
+        except NotServedError as error:
+            raise HttpError(404, "404 Not Found", str(error)) from error
+        if not await self._access.may_read(call_of(request), topology_id):
+            raise HttpError(404, "404 Not Found", f"there is no file {file} here")
+
     async def _read(
         self, file: str, start: int | None, length: int, *, daemon: bool, whole: bool
     ) -> Part:
@@ -113,7 +128,13 @@ class LogRoutes:
             return self._places.files(), self._places.daemon_logs()
 
         files, daemons = await self._in_thread(work)
+        files = self._of_caller(request, files)
+        if not self._access.may_read_daemons(call_of(request)):
+            daemons = []
         return html.page("Logs of this node", html.index(files, daemons))
+
+    def _of_caller(self, request: web.Request, files: list[LogFile]) -> list[LogFile]:
+        return self._access.readable(call_of(request), files, lambda one: one.topology_id)
 
     async def _log(self, request: web.Request) -> web.Response:
         return await self._page(request, daemon=False)
@@ -126,6 +147,7 @@ class LogRoutes:
         start = _number(request, "start", None, 1 << 62)
         length = _number(request, "length", PAGE_BYTES, PAGE_BYTES_MAX)
         assert length is not None
+        await self._check(request, file, daemon=daemon)
         grep = request.query.get("grep")
         if grep:
             lines = await self._grep(file, grep.encode(), daemon=daemon)
@@ -164,6 +186,7 @@ class LogRoutes:
 
     async def _send(self, request: web.Request, file: str, *, daemon: bool) -> web.StreamResponse:
         """The file as it is, as an attachment: a browser shows no part of it."""
+        await self._check(request, file, daemon=daemon)
         opened = self._places.opened_daemon_log if daemon else self._places.opened
         context = opened(file)
         fd = await self._in_thread(context.__enter__)
@@ -187,6 +210,7 @@ class LogRoutes:
     async def _dumps(self, request: web.Request) -> web.Response:
         topology_id, port = request.match_info["topo_id"], _port_of(request)
         files = await self._in_thread(lambda: self._places.dumps(topology_id, port))
+        files = self._of_caller(request, files)
         worker = request.match_info["host_port"]
         return html.page(f"Dumps of {worker}", html.dumps(topology_id, worker, files))
 
@@ -203,14 +227,21 @@ class LogRoutes:
         topology_id = request.query.get("topoId")
         port = _number(request, "port", None, 65_535)
         files = await self._in_thread(lambda: self._places.files(topology_id, port))
+        files = self._of_caller(request, files)
         return _json(sorted(one.path for one in files))
 
     async def _files(self, request: web.Request) -> web.Response:
         topology_id = request.query.get("topoId")
         port = _number(request, "port", None, 65_535)
 
-        def work() -> dict[str, Any]:
-            return {
+        def work() -> tuple[list[LogFile], list[str]]:
+            return self._places.files(topology_id, port), self._places.daemon_logs()
+
+        files, daemons = await self._in_thread(work)
+        if not self._access.may_read_daemons(call_of(request)):
+            daemons = []
+        return _json(
+            {
                 "files": [
                     {
                         "file": one.path,
@@ -221,12 +252,11 @@ class LogRoutes:
                         "modified": int(one.modified_secs),
                         "isDump": is_dump(one.name),
                     }
-                    for one in self._places.files(topology_id, port)
+                    for one in self._of_caller(request, files)
                 ],
-                "daemonLogs": self._places.daemon_logs(),
+                "daemonLogs": daemons,
             }
-
-        return _json(await self._in_thread(work))
+        )
 
     async def _part(self, request: web.Request) -> web.Response:
         length = _number(request, "length", PAGE_BYTES, PAGE_BYTES_MAX)
@@ -234,6 +264,7 @@ class LogRoutes:
         start = _number(request, "start", None, 1 << 62)
         file = _file(request)
         daemon = _is_daemon(request)
+        await self._check(request, file, daemon=daemon)
         part = await self._read(file, start, length, daemon=daemon, whole=start is None)
         if _is_yes(request, "lines"):
             part = ended_lines(part)
@@ -245,6 +276,7 @@ class LogRoutes:
     async def _search(self, request: web.Request) -> web.Response:
         file, wanted, most = _file(request), _wanted(request), _matches(request)
         daemon = _is_daemon(request)
+        await self._check(request, file, daemon=daemon)
         start = _number(request, "start-byte-offset", 0, 1 << 62) or 0
 
         def work() -> Found:
@@ -274,6 +306,8 @@ class LogRoutes:
         archived = request.query.get("search-archived", "").lower() in ("on", "true", "yes", "1")
         if "/" in topology_id:
             raise HttpError(404, "404 Not Found", f"{topology_id!r} is not the id of a topology")
+        if not await self._access.may_read(call_of(request), topology_id):
+            return _json([] if port is None else _nothing(wanted))
         results = await self._in_thread(
             lambda: deep_search(
                 self._places, topology_id, wanted.encode(), port=port, archived=archived,
@@ -298,9 +332,12 @@ class LogRoutes:
         ]
         if port is None:
             return _json(matched)
-        return _json(
-            matched[0] if matched else {"fileOffset": 0, "searchString": wanted, "matches": []}
-        )
+        return _json(matched[0] if matched else _nothing(wanted))
+
+
+def _nothing(wanted: str) -> dict[str, Any]:
+    """The answer of a search that has found nothing."""
+    return {"fileOffset": 0, "searchString": wanted, "matches": []}
 
 
 def _file(request: web.Request) -> str:

@@ -29,13 +29,14 @@ from squall_common.config.options.typed import ClientOptions
 from squall_common.daemon import fast_json
 from squall_common.daemon.logs import get_logger
 from squall_common.daemon.parent import end_with_parent
-from squall_common.daemon.web import HttpError, Route
+from squall_common.daemon.web import HttpError, Route, call_of
 from squall_common.errors import NimbusError, SquallError
 from squall_common.history.recommendation import read_report, recommendation_of, running_of
 from squall_common.history.settings import history_url
 from squall_thrift import storm
 from squall_ui.nimbus.gateway import NimbusGateway
 from squall_ui.rest.graph import WITHOUT_ERRORS
+from squall_ui.viewers import Viewers
 
 log = get_logger(__name__)
 
@@ -55,9 +56,9 @@ class Reports:
     """`program`: the arguments of Python for the process that makes a report."""
 
     def __init__(
-        self, nimbus: NimbusGateway, client: ClientOptions, program: Sequence[str] = _PROGRAM
+        self, viewers: Viewers, client: ClientOptions, program: Sequence[str] = _PROGRAM
     ) -> None:
-        self._nimbus = nimbus
+        self._viewers = viewers
         self._client = client
         self._program = tuple(program)
         self._one = asyncio.Lock()
@@ -84,7 +85,7 @@ class Reports:
         now; `component` "" stands for the workers."""
         summary, document = await self._report(request, "json")
         try:
-            info: storm.TopologyInfo = await self._nimbus.read(
+            info: storm.TopologyInfo = await self._viewers.of(request).nimbus.read(
                 "getTopologyInfoWithOpts", summary.id, WITHOUT_ERRORS
             )
             found = recommendation_of(
@@ -116,13 +117,10 @@ class Reports:
             known = ", ".join(SPANS)
             raise HttpError(400, "400 Bad Request", f"span: expected one of {known}") from None
         topology_id = request.match_info["id"]
+        nimbus = self._viewers.of(request).nimbus
+        summary = await _summary(nimbus, topology_id)
         try:
-            summary: storm.TopologySummary = await self._nimbus.read(
-                "getTopologySummary", topology_id
-            )
-            history = await self._history()
-        except storm.NotAliveException as error:
-            raise HttpError(404, "404 Not Found", str(error)) from error
+            history = await self._history(nimbus)
         except SquallError as error:
             raise HttpError(503, "503 Service Unavailable", error.message) from error
         if self._one.locked():
@@ -131,7 +129,10 @@ class Reports:
             return summary, await self._run(summary.id, history, since, kind)
 
     async def _show(self, request: web.Request) -> web.Response:
-        found = self._kept.get(request.match_info["id"])
+        topology_id = request.match_info["id"]
+        if call_of(request).identity is not None:
+            await _summary(self._viewers.of(request).nimbus, topology_id)  # may the user see it?
+        found = self._kept.get(topology_id)
         if found is None:
             raise HttpError(
                 404, "404 Not Found", "the report was not found: make it again on the page of the "
@@ -146,11 +147,11 @@ class Reports:
         response.enable_compression()
         return response
 
-    async def _history(self) -> str:
+    async def _history(self, nimbus: NimbusGateway) -> str:
         """Where it is: as this program's configuration says, or else Nimbus'."""
         if self._client.storm_history_dir is not None:
             return history_url(self._client)
-        conf = json.loads(await self._nimbus.read("getNimbusConf", max_age_secs=10.0))
+        conf = json.loads(await nimbus.read("getNimbusConf", max_age_secs=10.0))
         return history_url(ClientOptions.read(conf, where="Nimbus"))
 
     async def _run(
@@ -202,6 +203,17 @@ class Reports:
 
 def _json(value: object) -> web.Response:
     return web.Response(body=fast_json.dumps(value), content_type="application/json")
+
+
+async def _summary(nimbus: NimbusGateway, topology_id: str) -> storm.TopologySummary:
+    """Of a topology that who asks may look at. Raises HttpError."""
+    try:
+        found: storm.TopologySummary = await nimbus.read("getTopologySummary", topology_id)
+        return found
+    except storm.NotAliveException as error:
+        raise HttpError(404, "404 Not Found", str(error)) from error
+    except SquallError as error:
+        raise HttpError(503, "503 Service Unavailable", error.message) from error
 
 
 def _read(file: Path) -> bytes:

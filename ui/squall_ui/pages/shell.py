@@ -6,7 +6,9 @@ from html import escape
 
 from aiohttp import web
 
-from squall_common.daemon.web import HttpError, Route
+from squall_common.daemon.web import HttpError, Route, call_of
+from squall_thrift.serving.authorization import PUBLIC
+from squall_ui.access.login import login_redirect
 from squall_ui.rest.endpoints import Site
 
 POLICY = (
@@ -29,12 +31,13 @@ PATHS = (
 )
 
 
-def html(site: Site) -> str:
-    """The whole document."""
+def html(site: Site, user: str = "") -> str:
+    """The whole document, for a user who has logged in."""
     title = escape(site.title)
+    who = f' data-user="{escape(user)}"' if user else ""
     actions = "yes" if site.actions_enabled else "no"
     return f"""<!doctype html>
-<html lang="en" data-title="{title}" data-actions="{actions}">
+<html lang="en" data-title="{title}" data-actions="{actions}"{who}>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -56,31 +59,36 @@ def html(site: Site) -> str:
 """
 
 
-def routes(site: Site) -> list[Route]:
-    """One for each address. Other sites may link to them: they hold no data."""
-    text = html(site)
+def routes(site: Site, *, secured: bool = False) -> list[Route]:
+    """One for each address. Other sites may link to them: they hold no data. In a `secured` cluster
+    they lead a browser that has not logged in to the form."""
 
-    def page(status: int) -> web.Response:
+    def page(request: web.Request, status: int) -> web.Response:
+        user = call_of(request).principal
+        if secured and user is None:
+            return login_redirect(request)
         return web.Response(
             status=status,
-            text=text,
+            text=html(site, user or ""),
             content_type="text/html",
             charset="utf-8",
             headers={
                 "Content-Security-Policy": POLICY,
+                # Without a referrer a browser says `Origin: null` with a form: of logging out.
+                "Referrer-Policy": "same-origin",
                 "Cross-Origin-Opener-Policy": "same-origin",
                 "Cross-Origin-Resource-Policy": "same-origin",
             },
         )
 
     async def serve(request: web.Request) -> web.Response:
-        return page(200)
+        return page(request, 200)
 
     async def missing(request: web.Request) -> web.Response:
         """For a person a page that says so, for a program an error."""
         if "text/html" in request.headers.get("Accept", ""):
-            return page(404)
+            return page(request, 404)
         raise HttpError(404, "404 Not Found", f"there is no {request.path}")
 
-    known = [Route("GET", path, serve, "getClusterInfo", cross_site=True) for path in PATHS]
-    return [*known, Route("GET", "/{other:.*}", missing, "getClusterInfo", cross_site=True)]
+    known = [Route("GET", path, serve, PUBLIC, cross_site=True) for path in PATHS]
+    return [*known, Route("GET", "/{other:.*}", missing, PUBLIC, cross_site=True)]

@@ -15,8 +15,8 @@ from aiohttp import web
 from squall_common.daemon import fast_json
 from squall_common.daemon.web import HttpError, Route
 from squall_thrift import storm
-from squall_ui.live.hub import Feed, Hub
-from squall_ui.nimbus.gateway import NimbusGateway
+from squall_ui.live.hub import Feed
+from squall_ui.viewers import Viewer, Viewers
 
 _FIRST_SECS = 10.0  # for the first state of a topology that nobody has looked at yet
 _SECS_MAX = 86_400
@@ -24,11 +24,10 @@ _NAMES_MAX = 64
 
 
 class Streams:
-    """Handlers over a hub."""
+    """Handlers over the hub of who asks."""
 
-    def __init__(self, hub: Hub, nimbus: NimbusGateway) -> None:
-        self._hub = hub
-        self._nimbus = nimbus
+    def __init__(self, viewers: Viewers) -> None:
+        self._viewers = viewers
 
     def routes(self) -> list[Route]:
         return [
@@ -40,31 +39,21 @@ class Streams:
         ]
 
     async def _cluster_state(self, request: web.Request) -> web.Response:
-        return await _state(self._hub.cluster)
+        return await _state(self._viewers.of(request).hub.cluster)
 
     async def _cluster(self, request: web.Request) -> web.StreamResponse:
-        return await _follow(request, self._hub.cluster)
+        viewer = self._viewers.of(request)
+        return await _follow(request, viewer, viewer.hub.cluster)
 
     async def _topology_state(self, request: web.Request) -> web.Response:
-        return await _state(await self._feed(request))
+        return await _state(await _feed(request, self._viewers.of(request)))
 
     async def _topology(self, request: web.Request) -> web.StreamResponse:
-        return await _follow(request, await self._feed(request))
-
-    async def _feed(self, request: web.Request) -> Feed:
-        """The feed of a topology that there is. Raises HttpError."""
-        wanted = request.match_info["id"]
-        if self._hub.series(wanted) is None:
-            try:
-                cluster: storm.ClusterSummary = await self._nimbus.read("getClusterInfo")
-            except Exception as error:
-                raise HttpError(503, "503 Service Unavailable", str(error)) from error
-            if wanted not in {one.id for one in cluster.topologies}:
-                raise HttpError(404, "404 Not Found", f"{wanted} is not alive")
-        return self._hub.topology(wanted)
+        viewer = self._viewers.of(request)
+        return await _follow(request, viewer, await _feed(request, viewer))
 
     async def _series(self, request: web.Request) -> web.Response:
-        series = self._hub.series(request.match_info["id"])
+        series = self._viewers.of(request).hub.series(request.match_info["id"])
         try:
             secs = min(_SECS_MAX, max(1, int(request.query.get("secs", "600"))))
         except ValueError:
@@ -75,6 +64,19 @@ class Streams:
             times, values = series.read(name, secs) if series is not None else ([], [])
             found[name] = {"times": times, "values": values}
         return _json({"series": found})
+
+
+async def _feed(request: web.Request, viewer: Viewer) -> Feed:
+    """The feed of a topology that there is for who asks. Raises HttpError."""
+    wanted = request.match_info["id"]
+    if viewer.hub.series(wanted) is None:
+        try:
+            cluster: storm.ClusterSummary = await viewer.nimbus.read("getClusterInfo")
+        except Exception as error:
+            raise HttpError(503, "503 Service Unavailable", str(error)) from error
+        if wanted not in {one.id for one in cluster.topologies}:
+            raise HttpError(404, "404 Not Found", f"{wanted} is not alive")
+    return viewer.hub.topology(wanted)
 
 
 async def _state(feed: Feed) -> web.Response:
@@ -91,7 +93,7 @@ async def _state(feed: Feed) -> web.Response:
     return _json_bytes(feed.whole())
 
 
-async def _follow(request: web.Request, feed: Feed) -> web.StreamResponse:
+async def _follow(request: web.Request, viewer: Viewer, feed: Feed) -> web.StreamResponse:
     text = request.query.get("since", "")
     since = int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
     if request.query.get("wait") == "no":
@@ -107,6 +109,9 @@ async def _follow(request: web.Request, feed: Feed) -> web.StreamResponse:
     )
     await response.prepare(request)
     async for event in feed.events(since):
+        if viewer.closed:
+            break
+        viewer.touch()
         await response.write(b": \n\n" if event is None else _event(event))
     return response
 

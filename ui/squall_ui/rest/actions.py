@@ -258,7 +258,7 @@ def _dump(action: storm.ProfileAction, kind: str) -> Callable[[Ask], Awaitable[A
         found = {"status": "ok", "id": ask.path["host-port"]}
         if kind:
             found["file"] = f"{kind}-{stamp}.{'svg' if kind == 'flamegraph' else 'txt'}"
-            found["dumplink"] = dump_link(host, port, summary.id, ask.site.logviewer_port)
+            found["dumplink"] = dump_link(host, port, summary.id, ask.site.logviewers)
         return found
 
     return handle
@@ -279,7 +279,7 @@ async def start_profile(ask: Ask) -> Any:
         "status": "ok",
         "id": ask.path["host-port"],
         "timeout": str(until_ms),
-        "dumplink": dump_link(host, port, summary.id, ask.site.logviewer_port),
+        "dumplink": dump_link(host, port, summary.id, ask.site.logviewers),
         "file": f"flamegraph-{until_ms}.svg",
     }
 
@@ -300,7 +300,7 @@ def _sample(action: storm.ProfileAction, kind: str) -> Callable[[Ask], Awaitable
             "status": "ok",
             "id": ask.path["host-port"],
             "timeout": str(until_ms),
-            "dumplink": dump_link(host, port, summary.id, ask.site.logviewer_port),
+            "dumplink": dump_link(host, port, summary.id, ask.site.logviewers),
             "file": f"{kind}-{until_ms}.txt",
         }
 

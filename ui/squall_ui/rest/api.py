@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib.metadata
+from collections.abc import Callable
 from typing import Any
 
 from aiohttp import web
 
 from squall_common.daemon import fast_json
 from squall_common.daemon.logs import get_logger
-from squall_common.daemon.web import Handler, HttpError, Route
+from squall_common.daemon.web import Handler, HttpError, Route, call_of
 from squall_ui.rest import actions, cluster, component, graph, topology
 from squall_ui.rest.endpoints import PREFIX, Ask, Endpoint, RequestError, Site, problem
 from squall_ui.rest.openapi import document
@@ -38,10 +39,10 @@ ENDPOINTS: tuple[Endpoint, ...] = (
 )  # fmt: skip
 
 
-def routes(site: Site) -> list[Route]:
-    """One for each endpoint."""
+def routes(site_of: Callable[[web.Request], Site]) -> list[Route]:
+    """One for each endpoint. `site_of` gives the site as who asks sees it, or raises HttpError."""
     return [
-        Route(one.method, PREFIX + _pattern(one), _handler(site, one), one.permission)
+        Route(one.method, PREFIX + _pattern(one), _handler(site_of, one), one.permission)
         for one in ENDPOINTS
     ]
 
@@ -52,7 +53,7 @@ def _pattern(one: Endpoint) -> str:
     return "/".join(part.replace("-", "_") if part.startswith("{") else part for part in parts)
 
 
-def _handler(site: Site, one: Endpoint) -> Handler:
+def _handler(site_of: Callable[[web.Request], Site], one: Endpoint) -> Handler:
     names = [param.name for param in one.params if param.in_path]
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -60,13 +61,14 @@ def _handler(site: Site, one: Endpoint) -> Handler:
         if "callback" in request.query:
             raise HttpError(400, "400 Bad Request", "callback (JSONP) is not supported")
         ask = Ask(
-            site,
+            site_of(request),
             {name: request.match_info[name.replace("-", "_")] for name in names},
             request.query,
             await _body(request) if one.method == "POST" else None,
         )
         if one.method == "POST":
-            log.info("ui_action", path=request.path, peer=request.remote or "")
+            call = call_of(request)
+            log.info("ui_action", path=request.path, peer=call.peer, user=call.principal)
         return json_response(request, await answered(one, ask))
 
     return handle

@@ -21,7 +21,7 @@ from squall_ui.rest.shapes import (
     nullable,
     obj,
 )
-from squall_ui.rest.text import encoded, log_link, pretty_secs, worker_log_link
+from squall_ui.rest.text import Logviewers, encoded, log_link, pretty_secs, worker_log_link
 
 # Under which names supervisors publish what they have.
 _MEMORY = ("supervisor.memory.capacity.mb", "memory.mb")
@@ -174,10 +174,10 @@ def _generics(supervisors: Iterable[dict[str, Any]], field: str) -> str:
 
 async def nimbuses(ask: Ask) -> Any:
     cluster: storm.ClusterSummary = await ask.site.nimbus.read("getClusterInfo")
-    return {"nimbuses": [nimbus_json(one, ask.site.logviewer_port) for one in cluster.nimbuses]}
+    return {"nimbuses": [nimbus_json(one, ask.site.logviewers) for one in cluster.nimbuses]}
 
 
-def nimbus_json(one: storm.NimbusSummary, logviewer_port: int) -> dict[str, Any]:
+def nimbus_json(one: storm.NimbusSummary, logviewers: Logviewers) -> dict[str, Any]:
     return {
         "host": one.host,
         "port": one.port,
@@ -186,11 +186,11 @@ def nimbus_json(one: storm.NimbusSummary, logviewer_port: int) -> dict[str, Any]
         "version": one.version,
         "nimbusUpTime": pretty_secs(one.uptime_secs),
         "nimbusUpTimeSeconds": one.uptime_secs,
-        "nimbusLogLink": log_link(one.host, logviewer_port, "nimbus.log", daemon=True),
+        "nimbusLogLink": log_link(one.host, logviewers, "nimbus.log", daemon=True),
     }
 
 
-def supervisor_json(one: storm.SupervisorSummary, logviewer_port: int | None) -> dict[str, Any]:
+def supervisor_json(one: storm.SupervisorSummary, logviewers: Logviewers | None) -> dict[str, Any]:
     totals = dict(one.total_resources or {})
     mem, cpu = (
         max((totals.pop(name, 0.0) for name in names), default=0.0) for names in (_MEMORY, _CPU)
@@ -220,19 +220,19 @@ def supervisor_json(one: storm.SupervisorSummary, logviewer_port: int | None) ->
             name: amount - used_generic.get(name, 0.0) for name, amount in totals.items()
         },
         "logLink": None
-        if logviewer_port is None
-        else log_link(one.host, logviewer_port, "supervisor.log", daemon=True),
+        if logviewers is None
+        else log_link(one.host, logviewers, "supervisor.log", daemon=True),
     }
 
 
 async def supervisors(ask: Ask) -> Any:
     cluster: storm.ClusterSummary = await ask.site.nimbus.read("getClusterInfo")
-    port = ask.site.logviewer_port
+    logviewers = ask.site.logviewers
     return {
         "schedulerDisplayResource": await shows_resources(ask.site),
-        "supervisors": [supervisor_json(one, port) for one in cluster.supervisors],
-        "logviewerPort": port,
-        "logviewerScheme": "http",
+        "supervisors": [supervisor_json(one, logviewers) for one in cluster.supervisors],
+        "logviewerPort": logviewers.port,
+        "logviewerScheme": logviewers.scheme,
     }
 
 
@@ -245,17 +245,17 @@ async def supervisor(ask: Ask) -> Any:
     )
     if not page.supervisor_summaries:
         raise RequestError(404, f"there is no supervisor {wanted or f'on {host}'}")
-    port = ask.site.logviewer_port
+    logviewers = ask.site.logviewers
     return {
-        "supervisors": [supervisor_json(one, port) for one in page.supervisor_summaries],
-        "workers": [worker_json(one, port) for one in page.worker_summaries or ()],
+        "supervisors": [supervisor_json(one, logviewers) for one in page.supervisor_summaries],
+        "workers": [worker_json(one, logviewers) for one in page.worker_summaries or ()],
         "schedulerDisplayResource": await shows_resources(ask.site),
-        "logviewerPort": port,
-        "logviewerScheme": "http",
+        "logviewerPort": logviewers.port,
+        "logviewerScheme": logviewers.scheme,
     }
 
 
-def worker_json(one: storm.WorkerSummary, logviewer_port: int) -> dict[str, Any]:
+def worker_json(one: storm.WorkerSummary, logviewers: Logviewers) -> dict[str, Any]:
     return {
         "supervisorId": one.supervisor_id or "",
         "host": one.host or "",
@@ -270,7 +270,7 @@ def worker_json(one: storm.WorkerSummary, logviewer_port: int) -> dict[str, Any]
         "uptime": pretty_secs(one.uptime_secs),
         "uptimeSeconds": one.uptime_secs or 0,
         "workerLogLink": worker_log_link(
-            one.host, one.port, one.topology_id or "", logviewer_port
+            one.host, one.port, one.topology_id or "", logviewers
         ),
         "owner": one.owner or "",
     }  # fmt: skip

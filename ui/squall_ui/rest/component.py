@@ -32,6 +32,7 @@ from squall_ui.rest.shapes import (
     obj,
 )
 from squall_ui.rest.text import (
+    Logviewers,
     decimal,
     dump_link,
     encoded,
@@ -118,7 +119,7 @@ async def component(ask: Ask) -> Any:
             max_age_secs=30.0,
         )
     return component_page(
-        page, summary, loggers, active, ask.window, ask.site.logviewer_port, time.time()
+        page, summary, loggers, active, ask.window, ask.site.logviewers, time.time()
     )
 
 
@@ -128,7 +129,7 @@ def component_page(
     loggers: storm.ComponentPageInfo | None,
     active: list[storm.ProfileRequest],
     window: str,
-    logviewer_port: int,
+    logviewers: Logviewers,
     now_secs: float,
 ) -> dict[str, Any]:
     is_spout = page.component_type == storm.ComponentType.SPOUT
@@ -158,7 +159,7 @@ def component_page(
         "componentType": "spout" if is_spout else "bolt",
         "debug": bool(debug and debug.enable),
         "samplingPct": (debug.samplingpct if debug else None) or 10.0,
-        "eventLogLink": _event_log(loggers, summary.id, logviewer_port),
+        "eventLogLink": _event_log(loggers, summary.id, logviewers),
         "eventLoggerCount": loggers.num_executors or 0 if loggers else 0,
         "profilingAndDebuggingCapable": True,
         "profileActionEnabled": True,
@@ -166,14 +167,14 @@ def component_page(
             {
                 "host": one.nodeInfo.node,
                 "port": str(port),
-                "dumplink": dump_link(one.nodeInfo.node, port, summary.id, logviewer_port),
+                "dumplink": dump_link(one.nodeInfo.node, port, summary.id, logviewers),
                 "timestamp": str(one.time_stamp or 0),
             }
             for one in active
             for port in sorted(one.nodeInfo.port)
         ],
         "componentErrors": [
-            error_json(one, summary.id, logviewer_port, now_secs) for one in page.errors or ()
+            error_json(one, summary.id, logviewers, now_secs) for one in page.errors or ()
         ],
         "spoutSummary" if is_spout else "boltStats": windows,
         "inputStats": [
@@ -184,7 +185,7 @@ def component_page(
             for stream, one in sorted((page.sid_to_output_stats or {}).items())
         ],
         "executorStats": [
-            _executor(one, page.component_type, summary.id, logviewer_port)
+            _executor(one, page.component_type, summary.id, logviewers)
             for one in page.exec_stats or ()
         ],
         "schedulerDisplayResource": False,
@@ -236,21 +237,21 @@ def _latency(times: storm.LatencyDistribution) -> dict[str, Any]:
 
 
 def _event_log(
-    loggers: storm.ComponentPageInfo | None, topology_id: str, logviewer_port: int
+    loggers: storm.ComponentPageInfo | None, topology_id: str, logviewers: Logviewers
 ) -> str | None:
     for one in (loggers.exec_stats or ()) if loggers else ():
         where = one.exec_summary
         if where is not None and where.host:
             file = f"{topology_id}/{where.port}/events.log"
-            return log_link(where.host, logviewer_port, file)
+            return log_link(where.host, logviewers, file)
     return None
 
 
 def error_json(
-    error: storm.ErrorInfo, topology_id: str, logviewer_port: int, now_secs: float
+    error: storm.ErrorInfo, topology_id: str, logviewers: Logviewers, now_secs: float
 ) -> dict[str, Any]:
     """One error, with how many it stands for."""
-    link = worker_log_link(error.host, error.port, topology_id, logviewer_port)
+    link = worker_log_link(error.host, error.port, topology_id, logviewers)
     return {
         "error": error.error,
         "errorTime": error.error_time_secs,
@@ -295,7 +296,7 @@ def _executor(
     one: storm.ExecutorAggregateStats,
     kind: storm.ComponentType,
     topology_id: str,
-    logviewer_port: int,
+    logviewers: Logviewers,
 ) -> dict[str, Any]:
     where = one.exec_summary
     assert where is not None
@@ -308,7 +309,7 @@ def _executor(
         "host": where.host,
         "port": where.port,
         **_without_sizes(one.stats or _nothing(kind)),
-        "workerLogLink": worker_log_link(where.host, where.port, topology_id, logviewer_port) or "",
+        "workerLogLink": worker_log_link(where.host, where.port, topology_id, logviewers) or "",
     }
 
 
@@ -322,7 +323,7 @@ async def errors(ask: Ask) -> Any:
     found = [
         {
             "component": component_id,
-            **error_json(one, summary.id, ask.site.logviewer_port, now),
+            **error_json(one, summary.id, ask.site.logviewers, now),
         }
         for component_id, some in info.errors.items()
         for one in some

@@ -16,6 +16,7 @@ from squall_thrift import storm
 from squall_thrift.client import ThriftApplicationError
 from squall_ui.nimbus.gateway import NimbusGateway
 from squall_ui.rest.shapes import TEXT, Shape, obj
+from squall_ui.rest.text import Logviewers
 
 PREFIX: Final = "/api/v1"
 WINDOWS: Final = {
@@ -41,7 +42,7 @@ class Site:
     """What answers need to know of this UI."""
 
     nimbus: NimbusGateway
-    logviewer_port: int = 8000
+    logviewers: Logviewers = field(default_factory=Logviewers)
     actions_enabled: bool = True
     title: str = "Squall UI"
 

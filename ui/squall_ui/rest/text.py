@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from urllib.parse import quote, quote_plus, urlencode
 
 from squall_thrift import storm
+
+
+@dataclass(frozen=True, slots=True)
+class Logviewers:
+    """How all logviewers are reached."""
+
+    port: int = 8000
+    scheme: str = "http"
 
 
 def pretty_secs(secs: int | None) -> str:
@@ -32,28 +41,32 @@ def pretty_executor(executor: storm.ExecutorInfo) -> str:
 
 
 def log_link(
-    host: str | None, logviewer_port: int, file: str, *, daemon: bool = False
+    host: str | None, logviewers: Logviewers, file: str, *, daemon: bool = False
 ) -> str | None:
     """Where a logviewer shows a file; None if the host is not known."""
     if not host:
         return None
     path = "daemonlog" if daemon else "log"
     name = f"[{host}]" if ":" in host else host
-    return f"http://{name}:{logviewer_port}/api/v1/{path}?{urlencode({'file': file})}"
+    return (
+        f"{logviewers.scheme}://{name}:{logviewers.port}/api/v1/{path}?{urlencode({'file': file})}"
+    )
 
 
 def worker_log_link(
-    host: str | None, port: int | None, topology_id: str, logviewer_port: int
+    host: str | None, port: int | None, topology_id: str, logviewers: Logviewers
 ) -> str | None:
     """Where a worker's log is shown."""
-    return log_link(host, logviewer_port, f"{topology_id}/{port}/worker.log")
+    return log_link(host, logviewers, f"{topology_id}/{port}/worker.log")
 
 
-def dump_link(host: str, port: int, topology_id: str, logviewer_port: int) -> str:
+def dump_link(host: str, port: int, topology_id: str, logviewers: Logviewers) -> str:
     """Where a worker's dumps are listed."""
     name = f"[{host}]" if ":" in host else host
     worker = quote(f"{host}:{port}", safe=":")
-    return f"http://{name}:{logviewer_port}/api/v1/dumps/{quote(topology_id)}/{worker}"
+    return (
+        f"{logviewers.scheme}://{name}:{logviewers.port}/api/v1/dumps/{quote(topology_id)}/{worker}"
+    )
 
 
 def sanitized_stream(stream: str) -> str:

@@ -34,7 +34,7 @@ from squall_ui.rest.shapes import (
     nullable,
     obj,
 )
-from squall_ui.rest.text import decimal, encoded, worker_log_link
+from squall_ui.rest.text import Logviewers, decimal, encoded, worker_log_link
 
 STATS = obj(
     window=TEXT, windowPretty=TEXT, emitted=COUNT, transferred=COUNT, completeLatency=DECIMAL,
@@ -90,7 +90,7 @@ async def topology(ask: Ask) -> Any:
     )
     code: storm.StormTopology = await nimbus.read("getTopology", summary.id, max_age_secs=60.0)
     return {
-        **topology_page(page, summary, window, ask.site.logviewer_port, time.time()),
+        **topology_page(page, summary, window, ask.site.logviewers, time.time()),
         "visualizationTable": stream_rows(code, with_system),
         "schedulerDisplayResource": await shows_resources(ask.site),
     }
@@ -100,7 +100,7 @@ def topology_page(
     page: storm.TopologyPageInfo,
     summary: storm.TopologySummary,
     window: str,
-    logviewer_port: int,
+    logviewers: Logviewers,
     now_secs: float,
 ) -> dict[str, Any]:
     """The page without what is made from the topology's code."""
@@ -115,7 +115,7 @@ def topology_page(
             f"{kind}Id": component_id,
             f"encoded{kind.capitalize()}Id": encoded(component_id),
             **aggregate(one),
-            **last_error(one.last_error, page.id, logviewer_port, now_secs),
+            **last_error(one.last_error, page.id, logviewers, now_secs),
             **component_resources(one.common_stats.resources_map if one.common_stats else None),
         }
 
@@ -148,7 +148,7 @@ def topology_page(
         "bolts": [
             component("bolt", *one) for one in sorted((page.id_to_bolt_agg_stats or {}).items())
         ],
-        "workers": [worker_json(one, logviewer_port) for one in page.workers or ()],
+        "workers": [worker_json(one, logviewers) for one in page.workers or ()],
         "configuration": conf,
         "debug": bool(debug and debug.enable),
         "samplingPct": (debug.samplingpct if debug else None) or 10.0,
@@ -194,7 +194,7 @@ def aggregate(one: storm.ComponentAggregateStats) -> dict[str, Any]:
 
 
 def last_error(
-    error: storm.ErrorInfo | None, topology_id: str, logviewer_port: int, now_secs: float
+    error: storm.ErrorInfo | None, topology_id: str, logviewers: Logviewers, now_secs: float
 ) -> dict[str, Any]:
     """The last error of a component; empty texts if there was none."""
     if error is None:
@@ -206,7 +206,7 @@ def last_error(
             "errorLapsedSecs": None,
             "errorWorkerLogLink": "",
         }
-    link = worker_log_link(error.host, error.port, topology_id, logviewer_port)
+    link = worker_log_link(error.host, error.port, topology_id, logviewers)
     return {
         "lastError": error.error,
         "errorHost": error.host or "",
@@ -225,8 +225,8 @@ async def workers(ask: Ask) -> Any:
     found = sorted({(one.host or "", one.port or 0) for one in page.workers or ()})
     return {
         "hostPortList": [{"host": host, "port": port} for host, port in found],
-        "logviewerPort": ask.site.logviewer_port,
-        "logviewerScheme": "http",
+        "logviewerPort": ask.site.logviewers.port,
+        "logviewerScheme": ask.site.logviewers.scheme,
     }
 
 

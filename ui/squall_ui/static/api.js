@@ -11,6 +11,13 @@ export class ApiError extends Error {
   }
 }
 
+// In a secured cluster a session ends: the form leads back here.
+function logInAgain(status) {
+  if (status === 401 && document.documentElement.dataset.user !== undefined) {
+    location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
+  }
+}
+
 export async function request(path, { method = "GET", body, signal } = {}) {
   let answer;
   try {
@@ -25,6 +32,7 @@ export async function request(path, { method = "GET", body, signal } = {}) {
     throw new ApiError(0, "The UI's server does not answer.");
   }
   const value = await answer.json().catch(() => null);
+  if (!answer.ok) logInAgain(answer.status);
   if (!answer.ok) throw new ApiError(answer.status, value?.errorMessage ?? answer.statusText);
   return value;
 }
@@ -128,6 +136,7 @@ async function* changes(path, version, signal) {
 
 async function* events(path, signal) {
   const answer = await fetch(path, { headers: HEADERS, signal });
+  if (!answer.ok) logInAgain(answer.status);
   if (!answer.ok) throw new ApiError(answer.status, (await answer.json()).errorMessage);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";

@@ -32,7 +32,7 @@ const ROUTES = [
 const top = document.getElementById("top");
 const main = document.getElementById("main");
 const status = document.getElementById("status");
-const title = document.documentElement.dataset.title;
+const { title, user } = document.documentElement.dataset;
 let current = null;
 let connection = "waiting";
 
@@ -67,6 +67,14 @@ function drawTop() {
       link("/configuration", "Configuration", path === "/configuration"),
     ),
     texts[connection] ? h("span.connection", { class: connection }, h("i", { "aria-hidden": "true" }), texts[connection]) : null,
+    user
+      ? h(
+          "form.user",
+          { method: "post", action: "/logout" },
+          h("span", { title: "You are logged in" }, user),
+          h("button.ghost", { type: "submit" }, "Log out"),
+        )
+      : null,
     h("button.ghost", { type: "button", onclick: toggleTheme }, theme() === "dark" ? "Light" : "Dark"),
   ]);
 }

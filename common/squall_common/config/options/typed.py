@@ -41,6 +41,8 @@ class NimbusOptions(Options, frozen=True, kw_only=True):
     storm_security_revoked: str | None = None
     nimbus_users: tuple[str, ...] | None = None
     nimbus_groups: tuple[str, ...] | None = None
+    logs_users: tuple[str, ...] = ()
+    logs_groups: tuple[str, ...] = ()
     nimbus_admins_groups: tuple[str, ...] | None = None
     nimbus_impersonation_acl: Mapping[str, Mapping[str, tuple[str, ...]]] | None = None
     storm_group_mapping_service: str = "org.apache.storm.security.auth.ShellBasedGroupsMapping"
@@ -241,6 +243,7 @@ class UiOptions(Options, frozen=True, kw_only=True):
     storm_security_ca: str | None = None
     storm_security_certificate: str | None = None
     storm_security_key: str | None = None
+    storm_security_revoked: str | None = None
     ui_host: str | None = None
     ui_port: int = 8080
     ui_title: str = "Squall UI"
@@ -263,6 +266,14 @@ class LogviewerOptions(Options, frozen=True, kw_only=True):
     storm_security_ca: str | None = None
     storm_security_certificate: str | None = None
     storm_security_key: str | None = None
+    storm_security_revoked: str | None = None
+    logs_users: tuple[str, ...] = ()
+    logs_groups: tuple[str, ...] = ()
+    nimbus_admins_groups: tuple[str, ...] | None = None
+    nimbus_impersonation_acl: Mapping[str, Mapping[str, tuple[str, ...]]] | None = None
+    storm_group_mapping_service: str = "org.apache.storm.security.auth.ShellBasedGroupsMapping"
+    storm_group_mapping_service_params: Mapping[str, Mapping[str, tuple[str, ...]]] | None = None
+    nimbus_admins: tuple[str, ...] | None = None
     logviewer_port: int = 8000
     logviewer_log_dirs: tuple[str, ...] = ()
 
@@ -306,6 +317,8 @@ class TopologyOptions(Options, frozen=True, kw_only=True):
 
     storm_messaging_curve: bool | Literal["auto"] = "auto"
     storm_messaging_ring_bytes: int = 1048576  # bytes
+    logs_users: tuple[str, ...] = ()
+    logs_groups: tuple[str, ...] = ()
     drpc_servers: tuple[str, ...] | None = None
     drpc_port: int = 3772
     drpc_invocations_port: int = 3773

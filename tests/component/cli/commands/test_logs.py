@@ -24,10 +24,10 @@ from squall_cli.observe.worker_logs import (
     last_part,
     logviewers,
 )
-from squall_common.config.options.typed import LogviewerOptions
+from squall_common.config.options.typed import ClientOptions, LogviewerOptions
 from squall_common.errors import NimbusError
 from squall_thrift import storm
-from squall_ui.logviewer.daemon import make_server
+from squall_ui.logviewer.daemon import LogServer
 
 ID = "words-1-1700000000"
 FIRST, SECOND = Slot("127.0.0.1", 6700), Slot("localhost", 6701)
@@ -62,7 +62,7 @@ def port(tmp_path: Path) -> Iterator[int]:
     options = LogviewerOptions.read({"storm.log.dir": str(tmp_path), "logviewer.port": 0})
 
     async def begin() -> Any:
-        server = make_server(options)
+        server = LogServer(options, ClientOptions())
         await server.start()
         return server
 
@@ -203,7 +203,7 @@ class TestCommand:
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[Logviewers]:
     options = LogviewerOptions.read({"storm.log.dir": str(tmp_path), "logviewer.port": 0})
-    server = make_server(options)
+    server = LogServer(options, ClientOptions())
     await server.start()
     async with logviewers(server.port) as client:
         yield client
@@ -371,7 +371,7 @@ async def test_a_logviewer_that_comes_back_is_read_on(
 ) -> None:
     log_of(FIRST).write_text("a\n")
     conf: dict[str, Any] = {"storm.log.dir": str(tmp_path), "logviewer.port": 0}
-    server = make_server(LogviewerOptions.read(conf))
+    server = LogServer(LogviewerOptions.read(conf), ClientOptions())
     await server.start()
     async with logviewers(server.port) as client:
         following = Following(client, FIRST)
@@ -380,7 +380,7 @@ async def test_a_logviewer_that_comes_back_is_read_on(
         await server.stop()
         await following.until(lambda: bool(following.said))
         append(log_of(FIRST), "b\n")
-        server = make_server(LogviewerOptions.read(conf))
+        server = LogServer(LogviewerOptions.read(conf), ClientOptions())
         await server.start()
         await following.until(lambda: following.shown == ["6700 a", "6700 b"])
         await following.end()

@@ -11,8 +11,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from squall_common.config.options.typed import LogviewerOptions
-from squall_ui.logviewer.daemon import make_server
+from squall_common.config.options.typed import ClientOptions, LogviewerOptions
+from squall_ui.logviewer.daemon import LogServer
 
 TOPOLOGY = "words-1-1700000000"
 LINES = "".join(f"2026-11-24 line {n} <script>alert({n})</script>\n" for n in range(3_000))
@@ -51,7 +51,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 async def logs(tmp_path: Path, folder: Path) -> AsyncIterator[Client]:
     options = LogviewerOptions.read({"storm.log.dir": str(tmp_path), "logviewer.port": 0})
-    server = make_server(options)
+    server = LogServer(options, ClientOptions())
     await server.start()
     async with aiohttp.ClientSession() as session:
         yield Client(server.port, session)

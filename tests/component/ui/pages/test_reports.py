@@ -15,8 +15,11 @@ from tests.support.ui_structs import ID, answer_everything
 
 from squall_common.config.options.typed import ClientOptions
 from squall_common.daemon.web import WebServer
+from squall_ui.live.hub import Hub
 from squall_ui.nimbus.gateway import NimbusGateway
 from squall_ui.pages.reports import Reports
+from squall_ui.rest.text import Logviewers
+from squall_ui.viewers import OneViewer
 
 # What stands for the program: it recommends something, or writes its order where the report is to
 # be.
@@ -75,7 +78,8 @@ async def site(
     conf = {**nimbus.conf, "storm.history.dir": str(tmp_path / "history")}
     gateway = NimbusGateway(ClientOptions.read(conf))
     more = {} if program is None else {"program": ("-c", program)}
-    reports = Reports(gateway, ClientOptions.read(conf), **more)
+    viewers = OneViewer(gateway, Hub(gateway, logviewers=Logviewers()))
+    reports = Reports(viewers, ClientOptions.read(conf), **more)
     server = WebServer(reports.routes(), name="test", port=0)
     await server.start()
     async with aiohttp.ClientSession() as session:

@@ -6,6 +6,7 @@ from squall_common.config.options.declaration import (
     CLIENT,
     COMMAND,
     DAEMON,
+    LOGVIEWER,
     NIMBUS,
     NO_READER,
     OURS,
@@ -186,7 +187,7 @@ OPTIONS = (
         None,
         "Users who may do everything with every blob.",
         scope=DAEMON,
-        readers=NIMBUS,
+        readers=NIMBUS | LOGVIEWER,
     ),
     Option(
         "nimbus.supervisor.users",

@@ -9,9 +9,12 @@ from squall_common.config.options.declaration import (
     COMMAND,
     DAEMON,
     DAEMONS,
+    LOGVIEWER,
     NIMBUS,
     OURS,
     SUPERVISOR,
+    TOPOLOGY,
+    UI,
     Option,
 )
 from squall_common.config.options.kinds import TEXT, YES_NO, either, list_of, map_of, number
@@ -63,7 +66,7 @@ OPTIONS: tuple[Option, ...] = (
         "File with the certificates that the CA has revoked (storm admin ca revoke writes it). "
         "Read at the start and when it changes.",
         scope=DAEMON,
-        readers=NIMBUS | SUPERVISOR,
+        readers=NIMBUS | SUPERVISOR | UI | LOGVIEWER,
         storm=OURS,
     ),
     Option(
@@ -115,12 +118,34 @@ OPTIONS: tuple[Option, ...] = (
         secured=True,
     ),
     Option(
+        "logs.users",
+        NAMES,
+        [],
+        "In a topology's configuration: users who may read its logs and dumps, besides its owner, "
+        "topology.users and administrators. In a logviewer's: users who may read the logs of "
+        "daemons.",
+        scope=TOPOLOGY | DAEMON,
+        readers=NIMBUS | LOGVIEWER,
+        storm=None,
+        secured=True,
+    ),
+    Option(
+        "logs.groups",
+        NAMES,
+        [],
+        "Groups whose users may do what logs.users may.",
+        scope=TOPOLOGY | DAEMON,
+        readers=NIMBUS | LOGVIEWER,
+        storm=None,
+        secured=True,
+    ),
+    Option(
         "nimbus.admins.groups",
         NAMES,
         None,
         "Groups whose users are administrators, as nimbus.admins are.",
         scope=DAEMON,
-        readers=NIMBUS,
+        readers=NIMBUS | LOGVIEWER,
         secured=True,
     ),
     Option(
@@ -130,7 +155,7 @@ OPTIONS: tuple[Option, ...] = (
         "Who may act for other users: by user, `hosts` that it calls from and `groups` of those it "
         'acts for; "*" is all.',
         scope=DAEMON,
-        readers=NIMBUS,
+        readers=NIMBUS | LOGVIEWER,
         secured=True,
     ),
     Option(
@@ -140,7 +165,7 @@ OPTIONS: tuple[Option, ...] = (
         "Where the groups of a user come from: the operating system of Nimbus (no shell is "
         "started), or storm.group.mapping.service.params.",
         scope=DAEMON,
-        readers=NIMBUS,
+        readers=NIMBUS | LOGVIEWER,
         secured=True,
     ),
     Option(
@@ -149,7 +174,7 @@ OPTIONS: tuple[Option, ...] = (
         None,
         "For FixedGroupsMapping: `storm.fixed.group.mapping`, a map from user to groups.",
         scope=DAEMON,
-        readers=NIMBUS,
+        readers=NIMBUS | LOGVIEWER,
         secured=True,
     ),
     Option(

@@ -56,8 +56,6 @@ KEYS: tuple[StormKey, ...] = (
             "drpc.authorizer.acl": None,
             "drpc.authorizer.acl.filename": "drpc-auth-acl.yaml",
             "drpc.authorizer.acl.strict": False,
-            "logs.groups": None,
-            "logs.users": None,
             "nimbus.authorizer": None,
             "nimbus.daemon.user": None,
             "nimbus.daemon.users": None,
