@@ -29,6 +29,7 @@ _TESTS = (
     "not pure",
     "tests/unit/engine/core",
     "tests/property/engine/acking/test_tree_model.py",
+    "tests/property/engine/core/test_column_format.py",
     "tests/property/engine/core/test_compiled_columns.py",
     "tests/unit/worker/transport/ring",
     "tests/property/worker/transport/ring",

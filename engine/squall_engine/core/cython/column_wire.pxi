@@ -11,7 +11,7 @@ cdef extern from "Python.h":
     PyTypeObject* Py_TYPE(object)
     list PyList_New(Py_ssize_t)
     bint PyUnicode_IS_COMPACT_ASCII(object)
-    const char* PyUnicode_1BYTE_DATA(object)
+    void* PyUnicode_DATA(object)
     Py_ssize_t PyUnicode_GET_LENGTH(object)
 
 cdef extern from *:
@@ -135,7 +135,7 @@ cdef bytes encode_pieces(uint8_t kind, list column):
                 data = PyBytes_AS_STRING(value)
                 size = PyBytes_GET_SIZE(value)
             elif PyUnicode_IS_COMPACT_ASCII(value):
-                data = PyUnicode_1BYTE_DATA(value)
+                data = <const char*>PyUnicode_DATA(value)
                 size = PyUnicode_GET_LENGTH(value)
             else:
                 data = PyUnicode_AsUTF8AndSize(value, &size)
