@@ -29,6 +29,7 @@ from squall_common.errors import SquallError
 from squall_common.names import code_blob_key, conf_blob_key
 from squall_common.packaging.archive.members import Limits
 from squall_common.packaging.blob_map import BlobLink
+from squall_common.security.credentials import TopologyCredentials
 from squall_common.topology.model import Executor
 from squall_nimbus.blobs.store import BlobNotFoundError, BlobStore
 from squall_nimbus.store.topology_store import TopologyStore, compile_topology
@@ -202,6 +203,11 @@ class Source:
             path.write_bytes(self.content(key))
         return dict.fromkeys(keys, self.version)
 
+    async def topology_credentials(
+        self, topology_id: str, supervisor_id: str
+    ) -> TopologyCredentials | None:
+        return TopologyCredentials(topology_id, self.version, {"user": "ann"})
+
     def content(self, key: str) -> bytes:
         if key == code_blob_key(TOPOLOGY):
             return to_bytes(topology())
@@ -284,6 +290,8 @@ class SupervisorTopologies:
         found = localizer.read(TOPOLOGY)
         assert found is not None
         assert found.conf["version"] == 2
+        await localizer.update_credentials(TOPOLOGY)
+        assert localizer.credentials(TOPOLOGY).number == 2
         for link in SupervisorTopologies.LINKS:
             version = cache.current(link)
             assert version is not None
