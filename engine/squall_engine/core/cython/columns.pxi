@@ -303,6 +303,8 @@ cdef class ColumnCalls(CarefulCalls):
         cdef Batch part
         if count < len(batch) or batch.start:
             batch = batch.take(count)
+        if PyList_GET_SIZE(batch.values) == 0:
+            return
         if batch.sources is None:
             self.run_whole(batch)
         else:
