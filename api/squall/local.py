@@ -39,7 +39,8 @@ from squall_common.topology.system import validate_topology
 if TYPE_CHECKING:
     from squall_common.cluster.values import ExecutorStats
     from squall_engine.embed import EmbeddedEngine, Metrics, Reporters
-    from squall_engine.epochs.in_process import EpochCounts, InProcessEpochs
+    from squall_engine.epochs.coordinating import EpochCounts
+    from squall_engine.epochs.in_process import InProcessEpochs
 
 log = get_logger(__name__)
 

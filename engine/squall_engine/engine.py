@@ -58,7 +58,15 @@ from squall_engine.core.inspectors import (
     SerializingInspector,
 )
 from squall_engine.core.known_classes import component_modules
-from squall_engine.core.sections import ACKS, METRICS, TRACES, TUPLES, AcksSection, TuplesSection
+from squall_engine.core.sections import (
+    ACKS,
+    EPOCHS,
+    METRICS,
+    TRACES,
+    TUPLES,
+    AcksSection,
+    TuplesSection,
+)
 from squall_engine.core.stats import Totals
 from squall_engine.core.values import Source
 from squall_engine.dataflow.flow import Flow
@@ -117,6 +125,9 @@ class Engine:
     receive_metrics: Callable[[bytes], None] | None = None
     """Called with each METRICS section from another worker."""
 
+    receive_epochs: Callable[[WorkerSlot, bytes], None] | None = None
+    """Called with each EPOCHS section from another worker that is not for the fence."""
+
     after_turn: Callable[[], None] | None = None
     """Called after each turn, and at the end, while an embedder waits (see `embed`)."""
 
@@ -171,7 +182,7 @@ class Engine:
         if settings.epochs is None and interval is not None:
             raise SquallError(
                 "topology.checkpoint.interval.secs is set, and nothing takes checkpoints here",
-                hint="unset it; `storm local` and LocalCluster take them, in one process",
+                hint="unset it; `storm local`, LocalCluster and clusters take them",
             )
         if settings.epochs is not None:
             from squall_engine.epochs.driver import EpochDriver
@@ -215,6 +226,8 @@ class Engine:
         self.turn = TurnState(now)
         self._transport = transport
         self._exchange = Exchange(self.plan, codec, transport, self.reject, self._fail_lost)
+        self._fence = None if settings.epochs is None else settings.epochs.fence
+        self._exchange.fence = self._fence
         worker = settings.worker or str(settings.slot)
         self.dead_letters = DeadLetters.of(
             self.plan, self._exchange, codec, self.options, worker, settings.log_dir
@@ -785,6 +798,9 @@ class Engine:
         for arrival in arrivals:
             for section in arrival.sections:
                 kind = section[0] if section else 0
+                fence = self._fence
+                if fence is not None and not fence.admits(arrival.peer, arrival.sessions, section):
+                    continue
                 try:
                     if kind == TUPLES:
                         self._flow.deliver(section, arrival.peer, arrival.sessions)
@@ -796,16 +812,23 @@ class Engine:
                     elif kind == TRACES:
                         if self.tracing is not None:
                             self.tracing.receive(section)
+                    elif kind == EPOCHS:
+                        if self.receive_epochs is not None:
+                            self.receive_epochs(arrival.peer, section)
                     else:
                         self._coordinator.receive_roots(section)
                 except CodecError as error:
                     log.error("section_dropped", bytes=len(section), error=error)
+                    if fence is not None:
+                        fence.lost(f"a section could not be read: {error}")
         return bool(arrivals)
 
     # ---- called by the transport (see `transport.Listener`) ----
 
     def session_began(self, peer: WorkerSlot, sessions: object, waiting: Sequence[bytes]) -> None:
         """A new pair of sessions with a peer: both ends count what they send from zero."""
+        if self._fence is not None:
+            self._fence.session_began(peer)
         self._flow.session_began(peer, sessions, waiting)
         self._schedule()
 

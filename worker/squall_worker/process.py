@@ -39,7 +39,7 @@ from squall_common.daemon.clock import Clock, SystemClock
 from squall_common.daemon.logs import get_logger, set_place
 from squall_common.daemon.loop_lag import LoopLag
 from squall_common.errors import SquallError
-from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK
+from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK, topology_name_of
 from squall_common.topology.model import WorkerSlot
 from squall_common.worker_files.heartbeat_file import Phase
 from squall_common.worker_files.launch_spec import LaunchSpec
@@ -52,6 +52,7 @@ from squall_worker.cluster.view import ClusterView
 from squall_worker.credentials import LOOK_SECS as CREDENTIALS_SECS
 from squall_worker.credentials import CredentialsFile
 from squall_worker.heap import tune_heap
+from squall_worker.image import LINKS_OF_IMAGE, begin_image, current_image, image_number
 from squall_worker.keys import own_key
 from squall_worker.localized import LocalizedTopology, load, put_on_path
 from squall_worker.report.dumps import Dumps, heading
@@ -73,6 +74,8 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
     from squall_engine.embed import Before, EmbeddedEngine, EventLog, InHand, Metrics, Reporters
+    from squall_engine.epochs.cluster import ClusterEpochs, Image
+    from squall_engine.epochs.parts import EpochSettings
 
 log = get_logger(__name__)
 
@@ -85,12 +88,17 @@ EXIT_USAGE = 2  # wrong arguments or launch file
 EXIT_NOT_OURS = 4  # the slot's work has moved elsewhere
 # (5: watchdog.EXIT_STALLED, a call of a component did not return)
 
+# How often a worker that waits for others reads where tasks are to run.
+_LOOK_SECS = 1.0
+# How long what was sent may take to leave a process that begins anew.
+_LEAVE_SECS = 0.02
 # How often a wait is logged while it lasts.
 _LOG_SECS = 5.0
 # After a sleep, how often the cluster state is read until it answers.
 _DOUBT_SECS = 1.0
 # How often a heartbeat is sent while Nimbus waits for the topology to drain.
 _DRAIN_REPORT_SECS = 1.0
+_RECEIVE_BYTES = 1024 * 1024
 # How long errors that are on their way to ZooKeeper get when the process ends.
 _REPORT_SECS = 2.0
 # How long the last file of the history may take.
@@ -120,6 +128,7 @@ class Worker:
         ask: Ask | None = None,
         connect_nimbus: Connect | None = None,
         alone: Callable[[Callable[[], ReportSender]], Alone] = AloneThread,
+        begin_image: Callable[[Image], None] = begin_image,
     ) -> None:
         """`state` has not been started; by default it is the ZooKeeper that the daemon's conf
         names, which the watchdog's `send` and `ask` reach through sessions of their own. A
@@ -147,6 +156,8 @@ class Worker:
         self._provider: TracerProvider | None = None  # of spans
         self._events: EventLog | None = None
         self._report: StatsReport | None = None  # not None once tasks run
+        self._epochs: ClusterEpochs | None = None  # with checkpoints
+        self._begin_image = begin_image
         self._active = False
         self._drains_since: int | None = None  # zxid of the status for which Nimbus waits
         self._watched = False  # somebody looks at the topology
@@ -260,6 +271,7 @@ class Worker:
             sockets=self._sockets(),
             key=key,
             ring_bytes=self.settings.ring_bytes(options) if self._rings else 0,
+            links_opened=image_number() * LINKS_OF_IMAGE,
         )
         self._peers.attach(transport)
         transport.bind(self.settings.bind_host, spec.port)
@@ -270,7 +282,12 @@ class Worker:
         first = await reader.read(asyncio.shield(connecting), spec.last_known_file)
         placement = first.placement
         await self._peers.follow(placement)
-        engine = self._engine = self._make_engine(localized, placement, transport)
+        epochs = None
+        if options.topology_checkpoint_interval_secs is not None:
+            epochs = await self._take_part(localized, options, view, placement, transport)
+        engine = self._engine = self._make_engine(localized, placement, transport, epochs)
+        if self._epochs is not None:
+            engine.receive_epochs = self._epochs.receive
         self._errors.source_of = engine.source_of
         set_place(engine.log_place())
         await engine.start()
@@ -375,11 +392,16 @@ class Worker:
             task.cancel()
 
     def _make_engine(
-        self, localized: LocalizedTopology, placement: Placement, transport: ZmqTransport
+        self,
+        localized: LocalizedTopology,
+        placement: Placement,
+        transport: ZmqTransport,
+        epochs: EpochSettings | None,
     ) -> EmbeddedEngine:
         from squall_engine.embed import EmbeddedEngine, EngineCallbacks, EngineSettings
 
-        in_hand, before = self._open_in_hand()
+        # With checkpoints no message is sent again by itself: there is nothing to note.
+        in_hand, before = self._open_in_hand() if epochs is None else (None, None)
         settings = EngineSettings(
             prepared=localized.prepared,
             topology_id=self.spec.topology_id,
@@ -392,6 +414,7 @@ class Worker:
             worker=f"{self.spec.hostname}:{self.spec.port}",
             tracer_provider=self._make_provider(localized),
             credentials=self._credentials.read() or {},
+            epochs=epochs,
         )
         callbacks = EngineCallbacks(
             on_reported=self._errors.report, on_fatal=self._fail, may_turn=self._may_turn
@@ -438,6 +461,87 @@ class Worker:
             log.warning("in_hand_not_noted", error=error)
             return None, None
 
+    # -- checkpoints --------------------------------------------------------------------------
+
+    async def _take_part(
+        self,
+        localized: LocalizedTopology,
+        options: TopologyOptions,
+        view: ClusterView,
+        placement: Placement,
+        transport: ZmqTransport,
+    ) -> EpochSettings:
+        """Wait for the other workers of a topology with checkpoints; returns where the tasks begin.
+        They begin nowhere else: with another placement, so does this process."""
+        from squall_engine.epochs.cluster import ClusterEpochs, incarnation_of
+
+        assert self._state is not None
+        run, image = self.spec.incarnation, current_image()
+        epochs = self._epochs = ClusterEpochs(
+            localized.prepared,
+            options,
+            name=topology_name_of(self.spec.topology_id),
+            topology_id=self.spec.topology_id,
+            own=self.slot,
+            routes=placement.routes,
+            incarnation=incarnation_of(run.assignment_zxid, run.launch, image),
+            image=image,
+            store=self._state.store,
+            send=lambda peer, section: transport.send(peer, [section]),
+            renew=self._renew,
+            on_failure=self._errors.report,
+            on_fault=self._fail,
+        )
+
+        def take() -> None:
+            for arrival in transport.drain(_RECEIVE_BYTES):
+                for section in arrival.sections:
+                    epochs.receive(arrival.peer, section)
+
+        transport.set_wakeup(take)
+        restoring = asyncio.ensure_future(epochs.restore())
+        try:
+            while not restoring.done():
+                self._changed.clear()
+                changed = asyncio.ensure_future(self._changed.wait())
+                waiting = asyncio.wait(
+                    {restoring, changed}, timeout=_LOOK_SECS, return_when=asyncio.FIRST_COMPLETED
+                )
+                await waiting
+                changed.cancel()
+                if not restoring.done() and self._connected.is_set():
+                    await self._look_for_placement(view, epochs)
+            return restoring.result()
+        finally:
+            restoring.cancel()
+
+    async def _look_for_placement(self, view: ClusterView, epochs: ClusterEpochs) -> None:
+        """Notice, before the tasks exist, that they are to be elsewhere."""
+        try:
+            placement = await view.placement()
+        except StoreError as error:
+            log.warning("cluster_state_unreadable", error=error)
+            return
+        if placement is not None and placement.executors:
+            if self._is_elsewhere(placement):
+                epochs.placement_changed()
+            else:
+                await self._peers.follow(placement)
+
+    def _is_elsewhere(self, placement: Placement) -> bool:
+        """Whether tasks with checkpoints run elsewhere than this process believes."""
+        from squall_engine.epochs.cluster import placement_name
+
+        if self._epochs is None:
+            return False
+        name = placement_name(self.spec.topology_id, placement.routes)
+        return name != self._epochs.placement
+
+    def _renew(self, image: Image) -> None:
+        """Begin anew in this process, once what was just sent has left."""
+        log.info("worker_begins_anew", slot=self.slot, image=image.number, floor=image.floor)
+        self._loop.call_later(_LEAVE_SECS, self._begin_image, image)
+
     # -- afterwards ---------------------------------------------------------------------------
 
     async def _follow(
@@ -448,7 +552,10 @@ class Worker:
         stopped: asyncio.Task[Any],
     ) -> int:
         """Follow the cluster state until the end."""
-        self._tasks.start("ready", self._get_ready(engine))
+        if self._epochs is None:
+            self._tasks.start("ready", self._get_ready(engine))
+        else:
+            self._epochs.begin(engine)
         if engine.has_spouts:
             self._tasks.start("questions", self._answer_questions(engine))
         self._tasks.every("credentials", CREDENTIALS_SECS, partial(self._renew_credentials, engine))
@@ -507,6 +614,9 @@ class Worker:
             log.warning(
                 "slot_reassigned", slot=self.slot, stops_in_secs=round(ownership.deadline - now, 1)
             )
+        elif placement is not None and self._is_elsewhere(placement):
+            assert self._epochs is not None
+            self._epochs.placement_changed()
         elif placement is not None:
             await self._peers.follow(placement)
             engine.set_routes(placement.routes)
@@ -556,6 +666,8 @@ class Worker:
         if zxid is None or engine is None or transport is None or not transport.is_idle:
             return None
         work = engine.work_when_drained()
+        if self._epochs is not None and not self._epochs.has_drained(work is not None):
+            return None
         if work is None:
             return None
         run = self.spec.incarnation
@@ -582,11 +694,14 @@ class Worker:
         log.info("connections_ready", all_peers=linked, secs=self._age())
 
     def _lose(self, tasks: frozenset[int]) -> None:
-        if self._engine is not None:
+        # (With checkpoints its successor makes the topology go back.)
+        if self._engine is not None and self._epochs is None:
             self._engine.worker_lost(tasks)
 
     def _dropped(self, sections: Sequence[bytes]) -> None:
-        if self._engine is not None:
+        if self._epochs is not None:
+            self._loop.call_soon(self._epochs.sections_dropped, sections)
+        elif self._engine is not None:
             self._loop.call_soon(self._engine.sections_dropped, sections)
 
     def _may_turn(self) -> bool:
@@ -718,14 +833,18 @@ class Worker:
         def left(secs_max: float, secs_min: float = 0.1) -> float:
             return max(secs_min, min(secs_max, deadline - self._clock.monotonic()))
 
+        drains = graceful and self._epochs is None
+        if self._epochs is not None:
+            # What is in flight belongs to no complete checkpoint, and is done again.
+            await self._epochs.close()
         if self._engine is not None:
-            secs = self.settings.stop_secs - _GOODBYE_SECS if graceful else 0.0
+            secs = self.settings.stop_secs - _GOODBYE_SECS if drains else 0.0
             drained = await self._engine.stop(max(0.0, secs))
             log.info("engine_stopped", drained=drained)
         # The peers come first: they wait for our acknowledgements and our goodbye.
         writing = await self._end_writing(graceful=graceful)
         if self._transport is not None:
-            secs = left(self.settings.stop_secs) if graceful else 0.0
+            secs = left(self.settings.stop_secs) if drains else 0.0
             settled = await self._transport.close(secs)
             log.info("transport_closed", settled=settled, counts=self._transport.counts())
         self._peers.close()

@@ -1,5 +1,6 @@
 """Where everything lies in the cluster state: Storm's paths (ClusterUtils), below the root."""
 
+import hashlib
 import re
 
 from squall_common.names import encode_znode
@@ -19,6 +20,8 @@ BLOBSTORE = "/blobstore"
 
 # Ours: its version is the number of the present leader's term (see `leader`).
 LEADER_EPOCH = "/leader-epoch"
+# Ours: outlives its topology.
+CHECKPOINTS = "/checkpoints"
 
 _ROOT = re.compile("[0-9a-f]{16}")
 
@@ -36,6 +39,7 @@ LAYOUT = (
     LEADER_LOCK,
     BLOBSTORE,
     LEADER_EPOCH,
+    CHECKPOINTS,
 )
 
 # Everything about one topology is at PARENT/ID for these parents; the storm itself comes last, so
@@ -141,3 +145,10 @@ def key_of_blob(path: str) -> str:
 
 def blob_holder(key: str, holder: str) -> str:
     return f"{BLOBSTORE}/{key}/{holder}"
+
+
+def checkpoints(topology: str, url: str) -> str:
+    """The record of a topology's checkpoints, by its name and its topology.state.url: a topology of
+    the same name goes on from there."""
+    store = hashlib.blake2b(url.rstrip("/").encode(), digest_size=8).hexdigest()
+    return f"{CHECKPOINTS}/{encode_znode(topology)}-{store}"

@@ -20,6 +20,7 @@ All numbers are little-endian. The first byte is the kind:
     METRICS       <B kind>  msgpack [task, [host, port, component, task, time, secs],
                                      [[name, value] ...]]                see `observe.metrics`
     TRACES        <B kind>  msgpack [[edge, trace id, span id, flags, state] ...]   see `tracing`
+    EPOCHS        <B kind>  msgpack [what, ...]      see `dataflow.fence`, `epochs.wire`
 
 The numbers and heads are declared in `core.wire_format`, for the compiled core as well.
 
@@ -61,6 +62,7 @@ NOTES = int(Kind.NOTES)  # for the spouts of a worker
 KILLED = int(Kind.KILLED)  # likewise
 METRICS = int(Kind.METRICS)  # for a task of a metrics consumer
 TRACES = int(Kind.TRACES)  # for the worker of the tuples that it names
+EPOCHS = int(Kind.EPOCHS)  # with checkpoints: between workers
 TO_ACKER = frozenset({FAILS, RESETS})
 TO_SPOUT = frozenset({DONE, FAILED, RESET})
 

@@ -28,6 +28,7 @@ class Kind(enum.IntEnum):
     KILLED = 17
     TRACES = 18
     METRICS = 19
+    EPOCHS = 20
 
 
 class Flag(enum.IntFlag):

@@ -272,7 +272,12 @@ class Flow:
             if task.busy:
                 return False
             self.flush(group)
-            rests = any(outgoing.rest is not None for outgoing in group.outgoing_edges)
+            # (The outbox does not know of edges that wait for credit.)
+            rests = any(
+                outgoing.rest is not None or len(outgoing.edge)
+                for outgoing in group.outgoing_edges
+                if not outgoing.droppable
+            )
             return group.outbox.is_empty and not rests
 
     def flush(self, group: OutputGroup) -> bool:

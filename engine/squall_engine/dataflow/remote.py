@@ -11,6 +11,7 @@ from squall_engine.core import Batch, Source, decode_batches, encode_batches
 from squall_engine.core.codec import CodecError, ValueCodec, ValueNotEncodableError
 from squall_engine.core.inspectors import not_encodable
 from squall_engine.core.sections import Section, parse, parse_heads, serialize_roots
+from squall_engine.dataflow.fence import Fence
 from squall_engine.plan import Plan
 from squall_engine.transport import FEATURES_TASK, Feature, Grant, Transport, features_grant
 
@@ -47,6 +48,7 @@ class Exchange:
         self.routes: dict[int, WorkerSlot] = {}
         self._take_columns: set[WorkerSlot] = set()  # workers that understand them
         self._to_greet: dict[WorkerSlot, None] = {}  # they do not know yet what this one does
+        self.fence: Fence | None = None  # with checkpoints, between workers
 
     def set_routes(self, routes: Mapping[int, WorkerSlot]) -> None:
         self.routes = {
@@ -55,7 +57,8 @@ class Exchange:
 
     @property
     def is_empty(self) -> bool:
-        return not (self._tuples or self._others or self._ahead)
+        fenced = self.fence is not None and self.fence.has_barriers
+        return not (self._tuples or self._others or self._ahead or fenced)
 
     # -- what the others understand --
 
@@ -152,12 +155,21 @@ class Exchange:
         come first."""
         if self._transport is None or self.is_empty:
             return
+        if self.fence is not None and not self.fence.is_open:
+            return
         if self._ahead:
             ahead, self._ahead = self._ahead, {}
             for slot, sections in ahead.items():
                 self._transport.send(slot, sections)
         tuples, self._tuples = self._tuples, {}
         others, self._others = self._others, {}
+        if self.fence is not None:
+            for slot in dict.fromkeys([*tuples, *self.fence.waiting(), *others]):
+                # Barriers count as credited: without them, no credit would help.
+                sections = self.fence.enclose(slot, tuples.pop(slot, []))
+                credited = len(sections)
+                self._transport.send(slot, sections + others.pop(slot, []), credited)
+            return
         for slot, sections in tuples.items():
             credited = len(sections)
             sections += others.pop(slot, ())
@@ -185,6 +197,8 @@ class Exchange:
         for task in [task for task in by_task if task not in local]:
             stray = by_task.pop(task)
             log.warning("tuples_for_task_elsewhere", task=task, tuples=len(stray))
+            if self.fence is not None:
+                self.fence.lost(f"tuples for task {task} have come to the wrong worker")
             self._give_up(stray.roots())
         return by_task
 

@@ -14,7 +14,13 @@ others do what they ask for:
     driver              the tasks of one engine: takes snapshots, passes barriers on
     atomic              makes a bolt's `execute` atomic, and tries it again
     parts               snapshots and manifests in the store
-    in_process          coordinator, worker and store of a topology that runs in one process
+    background          calls that block, and coroutines that wait for them
+    record              where the record is: a file, or a znode
+    coordinating        the shell of the coordinator: time, the record, manifests
+    taking_part         the shell of a worker: restores, writes snapshots, and says so
+    wire                messages as sections, between the workers of a cluster
+    in_process          all of it for a topology that runs in one process
+    cluster             all of it for one worker of a topology on a cluster
 
 An epoch is a cut through the topology. The coordinator begins it at the sources; a task whose
 upstream tasks have all taken their snapshots, and that has nothing left to do, takes its own. Until
@@ -22,5 +28,5 @@ all tasks have taken theirs, those that have are silent, so nothing is ever behi
 snapshots are durable, one compare-and-set of the record completes the epoch. After a fault, every
 task goes back to the last complete epoch in a new *generation*.
 
-May import `core`, `tasks`, and `squall_common`; of `dataflow` only types.
+May import `core`, `tasks`, and `squall_common`; of `dataflow` types and `fence`.
 """

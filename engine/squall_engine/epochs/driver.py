@@ -34,10 +34,11 @@ from squall_common.state.key_groups import max_parallelism
 from squall_common.state.keyed import NO_KEY, KeyedState
 from squall_common.state.manifest import ComponentPart
 from squall_common.state.segment import SegmentRef
-from squall_common.topology.model import GroupingKind
+from squall_common.topology.model import GroupingKind, WorkerSlot
 from squall_engine.core import Tuple
 from squall_engine.core.codec import ValueCodec
 from squall_engine.core.invocation import InvocationMode
+from squall_engine.dataflow.fence import Barrier
 from squall_engine.epochs.atomic import (
     HoldingCollector,
     Tries,
@@ -142,6 +143,10 @@ class EpochDriver:
             )
             self._kept[name] = _Kept(name, TaskEpochs(upstream, settings.epoch), downstream)
         self._flow: Flow | None = None
+        self._fence = settings.fence
+        if self._fence is not None:
+            self._fence.on_barrier = self._receive
+        self.is_broken = False  # something of this generation was lost: no snapshot counts any more
         self._confirmed = settings.epoch
         self._closed = asyncio.Event()
         self.groups: dict[str, int] = {}  # of components with keyed state
@@ -352,7 +357,7 @@ class EpochDriver:
 
     def turn(self) -> bool:
         """Take the snapshots of tasks that have settled. True if there were any."""
-        if not self.under_way:
+        if not self.under_way or self.is_broken:
             return False
         worked = False
         for kept in self._kept.values():
@@ -365,9 +370,19 @@ class EpochDriver:
                 worked = True
         return worked
 
+    @property
+    def begun(self) -> int:
+        """The last epoch of which a task here has heard."""
+        return max((kept.epochs.begun for kept in self._kept.values()), default=0)
+
+    @property
+    def confirmed(self) -> int:
+        """The last epoch of which it is known here that it is complete."""
+        return self._confirmed
+
     def not_taken(self) -> list[TaskName]:
         """The tasks whose snapshots are due, or wait for those of others."""
-        last = max(kept.epochs.begun for kept in self._kept.values())
+        last = self.begun
         return [kept.name for kept in self._kept.values() if kept.epochs.taken < last]
 
     def _has_settled(self, kept: _Kept, epoch: int) -> bool:
@@ -424,10 +439,24 @@ class EpochDriver:
             kept.name, self._settings.generation, epoch, changes, older, positions, batches
         )
         self._settings.on_taken(snapshot, self.groups.get(kept.name[0], 0))
+        elsewhere: dict[WorkerSlot, None] = {}
         for name in kept.downstream:
             below = self._kept.get(name)
             if below is not None:
                 below.epochs.barrier(kept.name, epoch, full)
+            elif self._fence is not None:
+                task = self._plan.tasks_of[name[0]][name[1]]
+                elsewhere[self._fence.routes[task]] = None
+        for slot in elsewhere:
+            assert self._fence is not None
+            self._fence.add_barrier(slot, Barrier(*kept.name, epoch, full))
+
+    def _receive(self, barrier: Barrier) -> None:
+        """A task of another worker has taken its snapshot."""
+        name = (barrier.component, barrier.task_index)
+        for kept in self._kept.values():
+            kept.epochs.hear(name, barrier.epoch, barrier.full)
+        self.look()
 
     def wrote(self, task: TaskName, epoch: int, segments: tuple[SegmentRef, ...]) -> None:
         """A snapshot is durable."""

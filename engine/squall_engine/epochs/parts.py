@@ -12,16 +12,16 @@ from squall_common.state.checkpoint_store import CheckpointStore
 from squall_common.state.errors import StateDamagedError, StateError
 from squall_common.state.key_groups import groups_of_task
 from squall_common.state.keyed import KeyedState
-from squall_common.state.manifest import ComponentPart, Manifest, TaskPart
+from squall_common.state.manifest import ComponentPart, Manifest, TaskPart, decode_manifest
 from squall_common.state.segment import Footer, Segment, SegmentRef, encode_segment
 from squall_common.state.task_state import Changes, RowCodec
+from squall_engine.dataflow.fence import Fence
 from squall_engine.epochs.coordinator import Attempt
 from squall_engine.epochs.messages import Name, Shape, TaskName
 
 # After so many segments a task writes all its state again.
 SEGMENTS_MAX = 100
 _BASE_BYTES_MIN = 65_536  # what is smaller is not worth the care
-_FIXED_GROUPS = 0  # of components without keyed state
 
 
 class Batch(NamedTuple):
@@ -61,6 +61,7 @@ class EpochSettings:
     parts: PartStore
     on_taken: Callable[[Snapshot, int], None]
     """(snapshot, the number of its component's key groups): a task has taken its snapshot."""
+    fence: Fence | None = None  # None: the topology runs in one process
 
 
 class PartStore:
@@ -147,6 +148,10 @@ class PartStore:
                 hint="restore it from a copy",
             ) from None
 
+    def load_manifest(self, name: Name) -> Manifest:
+        """The same, decoded. Raises StateError."""
+        return decode_manifest(self.read_manifest(name), self.manifest_path(name))
+
     def restore_state(self, part: ComponentPart, task: TaskName, state: KeyedState) -> None:
         """Read the keyed state of a task. Raises StateError."""
         component, index = task
@@ -230,19 +235,24 @@ def _meet(one: tuple[int, int], other: tuple[int, int]) -> bool:
     return one[0] <= other[1] and other[0] <= one[1]
 
 
-def assemble(
-    topology: str, shape: Shape, groups: Mapping[str, int], attempt: Attempt, time_ms: int
-) -> Manifest:
-    """The manifest of an epoch, from the parts that its tasks have reported. `groups`: the number
-    of key groups of the components with keyed state."""
+class Part(NamedTuple):
+    """What a task reports of its durable snapshot."""
+
+    groups: int  # key groups of its component; 0: it has no keyed state
+    task: TaskPart
+
+
+def assemble(topology: str, shape: Shape, attempt: Attempt, time_ms: int) -> Manifest:
+    """The manifest of an epoch, from the parts (each a `Part`) that its tasks have reported."""
+    parts: Mapping[TaskName, Part] = attempt.parts
     return Manifest(
         topology=topology,
         generation=attempt.generation,
         epoch=attempt.epoch,
         components={
             component: ComponentPart(
-                groups.get(component, _FIXED_GROUPS),
-                tuple(attempt.parts[component, index] for index in range(tasks)),
+                max(parts[component, index].groups for index in range(tasks)),
+                tuple(parts[component, index].task for index in range(tasks)),
             )
             for component, tasks in shape.items()
         },

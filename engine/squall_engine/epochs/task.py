@@ -66,6 +66,11 @@ class TaskEpochs:
         self._barriers[upstream] = max(self._barriers[upstream], epoch)
         self._full[epoch] = full
 
+    def hear(self, upstream: Hashable, epoch: int, full: bool) -> None:
+        """The same, from a task that may not be upstream, and perhaps late."""
+        if upstream in self._barriers and epoch > self.taken:
+            self.barrier(upstream, epoch, full)
+
     def wants_full(self, epoch: int) -> bool:
         """Whether its snapshot of an epoch has to have all state."""
         return self._full[epoch]

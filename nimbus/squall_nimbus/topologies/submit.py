@@ -46,6 +46,7 @@ from squall_nimbus.store.topology_store import (
     all_blob_keys,
     compile_topology,
 )
+from squall_nimbus.topologies.checkpoints import checkpoint_problems
 from squall_nimbus.topologies.credentials import CredentialsKeeper
 from squall_nimbus.topologies.lifecycle import MonitorDue
 from squall_nimbus.topologies.lifecycle_shell import LifecycleShell, TopologyNotAliveError
@@ -215,11 +216,9 @@ class Submitter:
         conf["topology.submitter.principal"] = submission.principal
         options = TopologyOptions.read(conf, where="topology conf")
         validate_topology(topology, options, check_time=check_time)
-        if options.topology_checkpoint_interval_secs is not None:
-            raise InvalidTopologyError(
-                "topology.checkpoint.interval.secs is set, and a cluster takes no checkpoints yet",
-                hint="unset it to run at least once; `storm local` and LocalCluster take them",
-            )
+        problems = checkpoint_problems(topology, options)
+        if problems:
+            raise InvalidTopologyError.listing(problems)
         if options.topology_history_enable:  # say now that no history could be written
             try:
                 check_available(history_url(self._options))

@@ -143,9 +143,11 @@ class ZmqTransport:
         sockets: Sockets | None = None,
         key: CurveKey | None = None,
         ring_bytes: int = 0,
+        links_opened: int = 0,
     ) -> None:
         """With a `key` everything on sockets is encrypted with it; raises SquallError if that is
-        not possible. `ring_bytes`: the capacity of the rings to peers on this host; 0: none."""
+        not possible. `ring_bytes`: the capacity of the rings to peers on this host; 0: none.
+        `links_opened`: by this incarnation, before."""
         if key is not None:
             require_curve()
         self.slot = slot
@@ -171,7 +173,7 @@ class ZmqTransport:
         self._peers: dict[WorkerSlot, Peer] = {}
         self._zxid_max: int | None = None
         self._gone_counts = LinkCounts()
-        self._links_opened = 0
+        self._links_opened = links_opened
         self._inbox: deque[tuple[Link, Delivered]] = deque()
         self._inbox_bytes = 0
         self._wakeup: Callable[[], None] | None = None

@@ -32,9 +32,10 @@ from squall.testing import ReplayableSpout
 from squall.windows import tumbling
 from squall_common.state.checkpoint_store import CheckpointStore
 from squall_common.state.errors import StateDamagedError
-from squall_engine.epochs import in_process
+from squall_engine.epochs import coordinating, in_process
 from squall_engine.epochs.driver import EpochDriver
-from squall_engine.epochs.in_process import InProcessEpochs, RecordFile
+from squall_engine.epochs.in_process import InProcessEpochs
+from squall_engine.epochs.record import RecordFile
 
 WORDS = ("the", "cow", "jumped", "over", "the", "moon", "and", "ran", "away")
 ROWS: list[list[Any]] = [[WORDS[i % len(WORDS)], i] for i in range(2_000)]
@@ -166,7 +167,7 @@ def test_the_tuple_that_ends_the_topology_is_in_no_checkpoint(
         take(driver, kept, epoch)
 
     def fail() -> None:
-        found[0]._begin_epoch()
+        found[0].begin_epoch()
         raise ValueError("boom")
 
     monkeypatch.setattr(InProcessEpochs, "begin", noting_begin)
@@ -446,8 +447,8 @@ def test_a_copy_of_a_folder_goes_on_with_its_history(tmp_path: Path) -> None:
 def test_a_record_from_before_histories_had_names_keeps_the_writers(tmp_path: Path) -> None:
     run(tmp_path, rows=500)
     record = RecordFile(CheckpointStore(str(tmp_path)), "words")
-    read = record.read()
-    assert record.replace(replace(read, version=read.version + 1, history=""))
+    read = record.read_now()
+    assert record.replace_now(replace(read, version=read.version + 1, history=""))
     applied.clear()
     run(tmp_path)
     assert {writer for writer in applied if "@" not in writer} <= {"words/write/0", "words/write/1"}
@@ -465,8 +466,8 @@ def test_a_base_that_takes_long_to_write_is_written_and_reported(
         put(store, name, data)
 
     monkeypatch.setattr(CheckpointStore, "put", slowly)
-    monkeypatch.setattr(in_process, "_LIMIT_SECS", 0.0)
-    monkeypatch.setattr(in_process, "_LIMIT_INTERVALS", 4)
+    monkeypatch.setattr(coordinating, "_LIMIT_SECS", 0.0)
+    monkeypatch.setattr(coordinating, "_LIMIT_INTERVALS", 4)
     with LocalCluster() as cluster:
         cluster.submit_topology("words", conf(tmp_path), topology(rows=200))
         cluster.wait_until(lambda: len(written) >= counts_of(200).total(), 60.0)

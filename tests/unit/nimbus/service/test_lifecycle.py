@@ -290,10 +290,11 @@ async def test_a_history_that_could_not_be_written_is_refused_with_the_reason(tm
         await nimbus.submit(conf={"topology.history.enable": False})  # who asks for none has one
 
 
-async def test_checkpoints_are_refused(nimbus) -> None:
+async def test_what_checkpoints_cannot_have_is_refused(nimbus) -> None:
     with pytest.raises(storm.InvalidTopologyException) as caught:
         await nimbus.submit(conf={"topology.checkpoint.interval.secs": 1})
-    assert "a cluster takes no checkpoints yet" in caught.value.msg
+    assert "topology.state.url is not: set it to a URL" in caught.value.msg
+    assert "spout 'words' is a shell component, which has no checkpoints" in caught.value.msg
     assert await nimbus.state.topology_ids() == []
 
 

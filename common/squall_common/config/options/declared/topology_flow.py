@@ -44,8 +44,7 @@ OPTIONS = (
         SECS,
         None,
         "With it, state, positions and rows of transactional sinks take effect exactly once: how "
-        "often a checkpoint is taken; null: never. For `storm local` and LocalCluster, in one "
-        "process.",
+        "often a checkpoint is taken; null: never. Needs topology.state.url.",
         scope=TOPOLOGY,
         readers=NIMBUS | WORKER | COMMAND,
         unit="seconds",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from squall_common.config.options.declaration import (
     COMMAND,
     COMPONENT,
+    NIMBUS,
     OURS,
     TOPOLOGY,
     WORKER,
@@ -77,7 +78,7 @@ OPTIONS = (
         "spout's stream __dead_letter, or to the file dead-letters.jsonl beside the worker's log "
         "if no bolt consumes that stream. null: no limit.",
         scope=TOPOLOGY | COMPONENT,
-        readers=WORKER,
+        readers=NIMBUS | WORKER,
         storm=OURS,
     ),
     Option(

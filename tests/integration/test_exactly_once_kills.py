@@ -1,0 +1,121 @@
+"""Checkpoints on a real cluster whose workers, supervisors and Nimbus are killed: an external
+ledger has each message once, with the count that a run without faults would have given it."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import time
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.support.devcluster import DevCluster, wait_for
+from tests.support.effort import SOAK
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(3000 if SOAK else 240)]
+
+MESSAGES, KEYS = (200_000, 10_000) if SOAK else (9_000, 500)
+KILLS = ["worker"] * 20 + ["leader"] * 3 + ["supervisor"] * 3 + ["rebalance"] * 2
+if not SOAK:
+    KILLS = ["worker", "leader", "supervisor", "worker"]
+SEEDS = range(3) if SOAK else range(1)
+LIMIT_SECS = 120.0
+
+TOPOLOGY = """
+import sys
+import time
+
+from squall import StatefulBolt, TopologyBuilder, submit_topology
+from squall_connectors.files import LinesSpout
+from squall_connectors.sqlite import TransactionalSqliteSink
+
+COLUMNS = ["key", "count", "number"]
+CREATE = "CREATE TABLE IF NOT EXISTS counts (key TEXT, count INT, number INT)"
+
+
+class Count(StatefulBolt):
+    outputs = COLUMNS
+
+    def execute(self, tup):
+        count = self.state.get(tup["key"], 0) + 1
+        self.state.put(tup["key"], count)
+        time.sleep(0.0005)  # so that it is killed in the middle
+        self.emit([tup["key"], count, tup["number"]])
+
+
+if __name__ == "__main__":
+    folder = sys.argv[1]
+    builder = TopologyBuilder()
+    lines = LinesSpout(f"{folder}/*.jsonl", ["key", "number"], format="json")
+    builder.spout("lines", lines, parallelism=2)
+    builder.bolt("count", Count(), parallelism=3).fields("lines", "key")
+    sink = TransactionalSqliteSink(f"{folder}/ledger.db", "counts", COLUMNS, create=CREATE)
+    builder.bolt("write", sink, parallelism=2).shuffle("count")
+    conf = {
+        "topology.workers": 3,
+        "topology.max.spout.pending": 500,  # what has to drain for each checkpoint
+        "topology.checkpoint.interval.secs": 0.2,
+        "topology.state.url": f"{folder}/checkpoints",
+    }
+    submit_topology("ledger", conf, builder.build())
+"""
+
+
+def rows(path: Path) -> list[tuple[str, int, int]]:
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=60)) as database:
+            return database.execute("SELECT key, count, number FROM counts").fetchall()
+    except sqlite3.OperationalError:  # no sink has come so far
+        return []
+
+
+def disturb(cluster: DevCluster, kill: str, chance: random.Random) -> None:
+    state = cluster.state()
+    if kill == "rebalance":
+        parallelism = chance.choice(["count=5", "count=2"])
+        cluster.storm("rebalance", "ledger", "-w", "0", "-e", parallelism, check=False)
+    elif kill == "leader":
+        os.kill(state["nimbus"]["pid"], signal.SIGKILL)
+    else:
+        if kill == "supervisor":
+            os.kill(chance.choice(state["supervisors"])["pid"], signal.SIGKILL)
+        pids = sorted(cluster.worker_pids())
+        for pid in chance.sample(pids, min(len(pids), chance.randint(1, 2))):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_kills_lose_and_double_nothing(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    keys = [f"k{chance.randrange(KEYS)}" for _ in range(MESSAGES)]
+    for file in range(3):
+        lines = [f'{{"key":"{keys[i]}","number":{i}}}\n' for i in range(file, MESSAGES, 3)]
+        (tmp_path / f"{file}.jsonl").write_text("".join(lines))
+    package, ledger = tmp_path / "package", tmp_path / "ledger.db"
+    package.mkdir()
+    (package / "ledger.py").write_text(TOPOLOGY)
+    kills = KILLS[:]
+    if SOAK:
+        chance.shuffle(kills)
+    options = ["supervisor.worker.min.uptime.secs=0"]  # no back-off: it would only take time
+    with DevCluster.start(
+        tmp_path / "cluster", supervisors=2, slots=2, overrides=options
+    ) as cluster:
+        cluster.storm("jar", package, "ledger.py", tmp_path)
+        for number, kill in enumerate(kills):
+            goal = MESSAGES * (number + 1) // (len(kills) + 2)
+            wait_for("rows", lambda goal=goal: len(rows(ledger)) >= goal, LIMIT_SECS, 0.1)
+            time.sleep(chance.uniform(0.0, 0.3))
+            disturb(cluster, kill, chance)
+        wait_for("all rows", lambda: len(rows(ledger)) >= MESSAGES, LIMIT_SECS, 0.1)
+        cluster.storm("kill", "ledger", "-w", "0")
+        cluster.wait_gone("ledger")
+    written = rows(ledger)
+    assert Counter(number for _, _, number in written) == Counter(range(MESSAGES))
+    totals = Counter(keys)
+    expected = Counter((key, at) for key in totals for at in range(1, totals[key] + 1))
+    assert Counter((key, count) for key, count, _ in written) == expected

@@ -1,0 +1,77 @@
+"""The record of a topology as a znode: what was written late, or by two at once, is
+refused."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from squall_common.cluster import paths
+from squall_common.cluster.stores.memory import MemoryEnsemble, MemoryStore
+from squall_common.state.errors import StateDamagedError, StateStoreError
+from squall_engine.epochs.messages import Name, Record
+from squall_engine.epochs.record import RecordZnode, claim
+
+PATH = paths.checkpoints("words", "s3://bucket/folder/")
+
+
+async def place(ensemble: MemoryEnsemble) -> tuple[RecordZnode, MemoryStore]:
+    store = MemoryStore(ensemble)
+    await store.start()
+    return RecordZnode(store, PATH, "words"), store
+
+
+async def test_the_version_before_is_replaced_and_no_other() -> None:
+    first, _ = await place(MemoryEnsemble())
+    none = await first.read()
+    assert none == Record(history=none.history)
+    assert none.history.startswith("words@")
+    one = Record(1, 1, 1)
+    assert await first.replace(one)
+    assert not await first.replace(one)
+    assert not await first.replace(Record(3, 9, 9))
+    two = Record(2, 1, 1, 4, Name(1, 4, "manifest"))
+    assert await first.replace(two)
+    assert await first.read() == two
+
+
+async def test_each_claim_has_an_incarnation_of_its_own() -> None:
+    ensemble = MemoryEnsemble()
+    places = [(await place(ensemble))[0] for _ in range(5)]
+    claimed = await asyncio.gather(*map(claim, places))
+    assert sorted(claimed) == [1, 2, 3, 4, 5]
+    assert (await places[0].read()).coordinator == 5
+
+
+async def test_a_claim_keeps_the_last_epoch_and_ends_the_writes_of_those_before() -> None:
+    ensemble = MemoryEnsemble()
+    (old, _), (new, _) = await place(ensemble), await place(ensemble)
+    incarnation = await claim(old)
+    complete = replace(
+        await old.read(), version=2, generation=1, epoch=4, manifest=Name(1, 4, "manifest")
+    )
+    assert await old.replace(complete)
+    assert await claim(new) == incarnation + 1
+    assert not await old.replace(replace(complete, version=3, epoch=5))
+    assert await new.read() == replace(complete, version=3, coordinator=incarnation + 1)
+
+
+async def test_an_answer_that_is_lost_leaves_the_outcome_open() -> None:
+    ensemble = MemoryEnsemble()
+    one, store = await place(ensemble)
+    assert await one.replace(Record(1, 1, 1))
+    ensemble.kill(store)
+    with pytest.raises(StateStoreError, match="ZooKeeper does not answer"):
+        await one.replace(Record(2, 1, 1))
+
+
+async def test_a_damaged_record_is_named() -> None:
+    one, store = await place(MemoryEnsemble())
+    assert await one.replace(Record(1, 1, 1))
+    data, _ = await store.get(PATH)
+    for wrong in (b"", b"x" + data[1:], data[:-1] + bytes([data[-1] ^ 1])):
+        await store.set(PATH, wrong)
+        with pytest.raises(StateDamagedError, match="znode /checkpoints/words-"):
+            await one.read()
