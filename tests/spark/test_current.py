@@ -21,6 +21,9 @@ from squall_spark.plan import SparkPlan, make_plan
 from squall_spark.stream.query import run_stream
 from squall_spark.traits import traits_of
 
+# The first one also waits for the JVM, and each runs several streams.
+pytestmark = pytest.mark.timeout(300)
+
 
 class Orders(st.Endless):
     outputs = Stream({"sku": str, "day": int, "price": int | None})
