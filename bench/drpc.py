@@ -36,7 +36,7 @@ from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.topology.model import WorkerSlot
 from squall_common.topology.prepared import prepare
 from squall_drpc import LinearDRPCTopologyBuilder
-from squall_drpc.coordinated import CoordinatedBolt
+from squall_drpc.batched.coordinated import CoordinatedBolt
 from squall_engine import core
 from squall_engine.embed import (
     EmbeddedEngine,

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-from squall_common.daemon.printing import print_if_possible
+from squall_common.daemon.output.printing import print_if_possible
 
 if TYPE_CHECKING:
     from rich.console import Console

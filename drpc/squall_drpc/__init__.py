@@ -9,39 +9,39 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from squall_drpc.batch import BatchBolt as BatchBolt
-    from squall_drpc.batch import BatchBoltExecutor as BatchBoltExecutor
+    from squall_drpc.batched.batch import BatchBolt as BatchBolt
+    from squall_drpc.batched.batch import BatchBoltExecutor as BatchBoltExecutor
+    from squall_drpc.batched.coordinated import AsyncCoordinatedBolt as AsyncCoordinatedBolt
+    from squall_drpc.batched.coordinated import CoordinatedBolt as CoordinatedBolt
+    from squall_drpc.batched.coordinated import FinishedCallback as FinishedCallback
+    from squall_drpc.batched.coordinated import TimeoutCallback as TimeoutCallback
+    from squall_drpc.batched.subtopology import BatchSubtopologyBuilder as BatchSubtopologyBuilder
     from squall_drpc.bolts import JoinResult as JoinResult
     from squall_drpc.bolts import PrepareRequest as PrepareRequest
     from squall_drpc.bolts import ReturnResults as ReturnResults
     from squall_drpc.client import AsyncDRPCClient as AsyncDRPCClient
     from squall_drpc.client import DRPCClient as DRPCClient
     from squall_drpc.client import DRPCError as DRPCError
-    from squall_drpc.coordinated import AsyncCoordinatedBolt as AsyncCoordinatedBolt
-    from squall_drpc.coordinated import CoordinatedBolt as CoordinatedBolt
-    from squall_drpc.coordinated import FinishedCallback as FinishedCallback
-    from squall_drpc.coordinated import TimeoutCallback as TimeoutCallback
     from squall_drpc.fair import KeyedFairBolt as KeyedFairBolt
     from squall_drpc.linear import LinearDRPCTopologyBuilder as LinearDRPCTopologyBuilder
     from squall_drpc.local import LocalDRPC as LocalDRPC
     from squall_drpc.local import drpc_client as drpc_client
     from squall_drpc.requests import Reason as Reason
     from squall_drpc.spout import DRPCSpout as DRPCSpout
-    from squall_drpc.subtopology import BatchSubtopologyBuilder as BatchSubtopologyBuilder
 
 # Each name with its module, which is imported on first use: a worker does not need a client, and a
 # client does not need the parts of a worker.
 _EXPORTS = {
-    "AsyncCoordinatedBolt": "coordinated",
+    "AsyncCoordinatedBolt": "batched.coordinated",
     "AsyncDRPCClient": "client",
-    "BatchBolt": "batch",
-    "BatchBoltExecutor": "batch",
-    "BatchSubtopologyBuilder": "subtopology",
-    "CoordinatedBolt": "coordinated",
+    "BatchBolt": "batched.batch",
+    "BatchBoltExecutor": "batched.batch",
+    "BatchSubtopologyBuilder": "batched.subtopology",
+    "CoordinatedBolt": "batched.coordinated",
     "DRPCClient": "client",
     "DRPCError": "client",
     "DRPCSpout": "spout",
-    "FinishedCallback": "coordinated",
+    "FinishedCallback": "batched.coordinated",
     "JoinResult": "bolts",
     "KeyedFairBolt": "fair",
     "LinearDRPCTopologyBuilder": "linear",
@@ -49,7 +49,7 @@ _EXPORTS = {
     "PrepareRequest": "bolts",
     "Reason": "requests",
     "ReturnResults": "bolts",
-    "TimeoutCallback": "coordinated",
+    "TimeoutCallback": "batched.coordinated",
     "drpc_client": "local",
 }
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from squall import Bolt, Stream, TopologyContext, Tuple
 from squall_common.config.options.typed import TopologyOptions
-from squall_drpc.coordinated import ELSEWHERE_STREAM, ID_STREAM
+from squall_drpc.batched.coordinated import ELSEWHERE_STREAM, ID_STREAM
 from squall_drpc.local import LOCAL_PREFIX, local_server
 from squall_drpc.origin import parse_origin
 from squall_drpc.remote import Answers

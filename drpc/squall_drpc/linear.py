@@ -28,9 +28,8 @@ from squall._builder import BoltDeclarer
 from squall_common.errors import InvalidTopologyError
 from squall_common.names import DEFAULT_STREAM
 from squall_common.topology.model import Topology
-from squall_drpc.batch import BatchBolt, BatchBoltExecutor
-from squall_drpc.bolts import ARGS_STREAM, RETURN_STREAM, JoinResult, PrepareRequest, ReturnResults
-from squall_drpc.coordinated import (
+from squall_drpc.batched.batch import BatchBolt, BatchBoltExecutor
+from squall_drpc.batched.coordinated import (
     COORDINATION_STREAM,
     ELSEWHERE_STREAM,
     ID_STREAM,
@@ -38,7 +37,8 @@ from squall_drpc.coordinated import (
     FinishedCallback,
     coordinated_class,
 )
-from squall_drpc.coordinated_shell import CoordinatedShellBolt
+from squall_drpc.batched.coordinated_shell import CoordinatedShellBolt
+from squall_drpc.bolts import ARGS_STREAM, RETURN_STREAM, JoinResult, PrepareRequest, ReturnResults
 from squall_drpc.local import LocalDRPC
 from squall_drpc.spout import DRPCSpout
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import enum
 import threading
 
-from squall_common.daemon.story import Story
+from squall_common.daemon.output.story import Story
 
 
 class EngineState(enum.Enum):

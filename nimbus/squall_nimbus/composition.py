@@ -14,9 +14,9 @@ from squall_common.client.nimbus import nimbus_credentials
 from squall_common.cluster.leader import Fence
 from squall_common.cluster.state import ClusterState
 from squall_common.config.options.typed import ClientOptions, NimbusOptions
-from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.clock import Clock, SystemClock
 from squall_common.daemon.logs import get_logger
+from squall_common.daemon.loop.background import BackgroundTasks
 from squall_common.history.events import DaemonHistory
 from squall_common.history.settings import history_url
 from squall_common.security.access import OpenAccess

@@ -23,7 +23,7 @@ from squall_common.cluster.store import StoreError
 from squall_common.config.load import warn_of_ignored
 from squall_common.config.options.typed import NimbusOptions
 from squall_common.daemon.logs import get_logger
-from squall_common.daemon.printing import print_if_possible
+from squall_common.daemon.output.printing import print_if_possible
 from squall_common.daemon.run import (
     begin_daemon,
     read_daemon_conf,

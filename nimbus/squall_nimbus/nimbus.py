@@ -13,9 +13,9 @@ from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import ConnectionState, StoreError
 from squall_common.cluster.values import NimbusInfo
 from squall_common.config.options.typed import NimbusOptions
-from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
+from squall_common.daemon.loop.background import BackgroundTasks
 from squall_common.errors import SquallError
 from squall_common.history.events import EXPIRE_EVERY_SECS, DaemonHistory
 from squall_common.security.access import Access

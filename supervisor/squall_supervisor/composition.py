@@ -15,10 +15,10 @@ from typing import Any
 from squall_common.client.reporting import Connect, connect_by
 from squall_common.cluster.state import ClusterState
 from squall_common.config.options.typed import SupervisorOptions
-from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.clock import Clock, SystemClock
 from squall_common.daemon.files import make_dirs
 from squall_common.daemon.logs import get_logger
+from squall_common.daemon.loop.background import BackgroundTasks
 from squall_common.history.events import DaemonHistory
 from squall_common.history.settings import history_url
 from squall_supervisor.blobs.cache import BlobCache

@@ -15,7 +15,7 @@ from squall_common.cluster.state import ClusterState
 from squall_common.config.load import local_dir, warn_of_ignored
 from squall_common.config.options.typed import SupervisorOptions
 from squall_common.daemon.logs import get_logger
-from squall_common.daemon.printing import print_if_possible
+from squall_common.daemon.output.printing import print_if_possible
 from squall_common.daemon.run import run_daemon, set_up_daemon_log, stop_signals, watch_loop
 from squall_common.errors import ConfigError, SquallError
 from squall_supervisor.composition import build_supervisor

@@ -20,9 +20,9 @@ from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import ConnectionState, StoreError
 from squall_common.cluster.values import UNHEALTHY_KEY, Assignment, StormBase, SupervisorInfo
 from squall_common.config.options.typed import SupervisorOptions
-from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
+from squall_common.daemon.loop.background import BackgroundTasks
 from squall_common.history.events import EXPIRE_EVERY_SECS, DaemonHistory
 from squall_common.history.settings import history_url
 from squall_common.security.sealing import META_KEY

@@ -1,4 +1,4 @@
-"""Lines of daemons' logs that say that a loop was held (`squall_common.daemon.watched_loop`)."""
+"""Log lines that say that a loop was held (`squall_common.daemon.loop.watched_loop`)."""
 
 from __future__ import annotations
 

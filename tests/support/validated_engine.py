@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from squall_common.daemon.story import ContradictionError
+from squall_common.daemon.output.story import ContradictionError
 from squall_engine.embed import EmbeddedEngine
 
 # What is called from outside, the event loop's callbacks included; not `wake` and `die`, which

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from squall_common.client.nimbus import NimbusClient
 from squall_common.config.options.typed import ClientOptions
-from squall_common.daemon.background import BackgroundTasks
+from squall_common.daemon.loop.background import BackgroundTasks
 from squall_common.daemon.web import HttpError, call_of
 from squall_common.security.identity import Principal, Role
 from squall_thrift import storm

@@ -34,10 +34,10 @@ from squall_common.cluster.values import (
     WorkerReport,
 )
 from squall_common.config.options.typed import TopologyOptions, WorkerOptions
-from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.clock import Clock, SystemClock
 from squall_common.daemon.logs import get_logger, set_place
-from squall_common.daemon.loop_lag import LoopLag
+from squall_common.daemon.loop.background import BackgroundTasks
+from squall_common.daemon.loop.loop_lag import LoopLag
 from squall_common.errors import SquallError
 from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK, topology_name_of
 from squall_common.topology.model import WorkerSlot

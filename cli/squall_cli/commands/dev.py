@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from squall_cli.options import Settings, json_option, settings_options
-from squall_common.daemon.printing import drop_unwritten, hold_standard_streams, print_if_possible
+from squall_common.daemon.output.printing import (
+    drop_unwritten,
+    hold_standard_streams,
+    print_if_possible,
+)
 from squall_common.errors import SquallError
 
 if TYPE_CHECKING:

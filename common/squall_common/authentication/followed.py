@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from squall_common.authentication.files import RevokedFile, Trusted
-from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.files import make_private_dirs, write_atomic
 from squall_common.daemon.logs import get_logger
+from squall_common.daemon.loop.background import BackgroundTasks
 from squall_common.errors import SquallError
 from squall_common.security.jws import SignatureError
 from squall_common.security.revocation import TokenRegister, newest

@@ -38,9 +38,9 @@ from squall_common.cluster.store import (
     Store,
     StoreError,
 )
-from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.clock import Clock, SystemClock
 from squall_common.daemon.logs import get_logger
+from squall_common.daemon.loop.background import BackgroundTasks
 
 log = get_logger(__name__)
 

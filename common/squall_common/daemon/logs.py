@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from squall_common.daemon.redaction import HIDDEN, SECRET_WORDS, redact_text
+from squall_common.daemon.output.redaction import HIDDEN, SECRET_WORDS, redact_text
 
 # A log is turned over at this size, and so many older ones are kept, as in Storm's log4j2 files.
 _FILE_BYTES_MAX = 100 * 1024 * 1024

@@ -20,8 +20,8 @@ from typing import Any
 
 from squall_common.daemon import fast_json
 from squall_common.daemon.logs import set_up_logging
-from squall_common.daemon.printing import hold_standard_streams
-from squall_common.daemon.watched_loop import WatchedLoop
+from squall_common.daemon.loop.watched_loop import WatchedLoop
+from squall_common.daemon.output.printing import hold_standard_streams
 from squall_common.errors import ConfigError
 
 # The longest time that the loop waits for the interpreter while another thread runs (Python's

@@ -24,7 +24,7 @@ from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, genera
 from prometheus_client.registry import Collector
 
 from squall_common.cluster.store import ConnectionState, Store
-from squall_common.daemon.loop_lag import LoopLag
+from squall_common.daemon.loop.loop_lag import LoopLag
 from squall_common.daemon.web import Route, WebServer
 from squall_common.telemetry.samples import LATENCY_BOUNDS
 

@@ -29,6 +29,11 @@ _STORED_MODULES = {
     "squall_common.component.replaying": "squall_common.component.delivery.replaying",
     "squall_common.component.rewinding": "squall_common.component.delivery.rewinding",
     "squall_common.component.transactional": "squall_common.component.delivery.transactional",
+    "squall_drpc.batch": "squall_drpc.batched.batch",
+    "squall_drpc.coordinated": "squall_drpc.batched.coordinated",
+    "squall_drpc.coordinated_shell": "squall_drpc.batched.coordinated_shell",
+    "squall_drpc.coordination": "squall_drpc.batched.coordination",
+    "squall_drpc.subtopology": "squall_drpc.batched.subtopology",
 }
 
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
+from squall_engine.core.codec import ValueCodec
 from squall_engine.core.values import (
     ACKER_INDEX_BITS,
     ACKER_INDEX_MASK,
@@ -147,6 +148,7 @@ else:
     )
 
 NAME = "compiled" if COMPILED else "pure"
+ValueCodec.packer = GroupPacker
 
 __all__ = [
     "ACKER_INDEX_BITS",

@@ -20,15 +20,13 @@ from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from itertools import chain
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 import msgspec
 
+from squall_common.state.task_state import RowPacker
 from squall_common.topology.serialization import Registry
 from squall_engine.core.known_classes import KnownClasses, loaded_class
-
-if TYPE_CHECKING:
-    from squall_engine.core import GroupPacker
 
 
 class Ext:
@@ -79,6 +77,9 @@ _NO_REGISTRY = "make it a dataclass, or register its type (topology.kryo.registe
 
 class ValueCodec:
     """Encodes rows of values. One instance a topology; not for several threads at once."""
+
+    # That of the chosen core, which imports this module: `squall_engine.core` sets it.
+    packer: ClassVar[Callable[[int], RowPacker]]
 
     def __init__(
         self,
@@ -133,11 +134,9 @@ class ValueCodec:
             return self.encode_scalar_rows(rows)
         return self._pack([self._plain_row(row) for row in rows])
 
-    def group_packer(self, groups: int) -> GroupPacker:
+    def group_packer(self, groups: int) -> RowPacker:
         """What encodes rows (key, value) of plain values by key group, as `encode_rows` does."""
-        from squall_engine.core import GroupPacker
-
-        return GroupPacker(groups)
+        return ValueCodec.packer(groups)
 
     def encode_scalar_rows(self, rows: Sequence[Sequence[Any]]) -> bytes:
         """Rows, lists or tuples, of values that are None, bool, int, float, str or bytes."""

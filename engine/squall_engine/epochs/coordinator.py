@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from squall_common.daemon.story import Story
+from squall_common.daemon.output.story import Story
 from squall_engine.epochs.coordinator_table import (
     TABLE,
     Change,

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from squall_common.daemon.story import Story
+from squall_common.daemon.output.story import Story
 from squall_engine.epochs.messages import (
     Begin,
     Completed,

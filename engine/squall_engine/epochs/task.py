@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Hashable, Iterable
 
-from squall_common.daemon.story import ContradictionError, Story
+from squall_common.daemon.output.story import ContradictionError, Story
 
 
 class TaskState(enum.Enum):

@@ -8,7 +8,7 @@ is in `life_table`.
 
 from __future__ import annotations
 
-from squall_common.daemon.story import Story
+from squall_common.daemon.output.story import Story
 from squall_engine.multilang.life_table import (
     TABLE,
     BeatDue,

@@ -17,8 +17,8 @@ from squall_common.cluster.leader import Fence, NotLeaderError
 from squall_common.cluster.state import ClusterState, UndecodedBeat
 from squall_common.cluster.store import ConnectionLostError, StoreError
 from squall_common.cluster.values import StormBase, WorkerDrained
-from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.logs import get_logger
+from squall_common.daemon.loop.background import BackgroundTasks
 from squall_common.errors import SquallError
 from squall_common.names import conf_blob_key, curve_blob_key, topology_name_of
 from squall_common.topology.encryption import has_key

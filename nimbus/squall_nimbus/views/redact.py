@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from squall_common.config.schema import SCHEMA
-from squall_common.daemon.redaction import HIDDEN, SECRET_WORDS, redact_text
+from squall_common.daemon.output.redaction import HIDDEN, SECRET_WORDS, redact_text
 
 _SECRET = re.compile(SECRET_WORDS, re.IGNORECASE)
 # Keys of Squall that match the words above but hold no secret: intervals, class names, sizes.

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.clock import Clock
+from squall_common.daemon.loop.background import BackgroundTasks
 from squall_supervisor.blobs.localizer import Localizer
 from squall_supervisor.confine.cgroups import Cgroups
 from squall_supervisor.launch.launcher import WorkerCommand, worker_command

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from squall_common.authentication.latch import require_role
 from squall_common.config.options.typed import SupervisorOptions
-from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.files import make_private_dirs
 from squall_common.daemon.logs import get_logger
+from squall_common.daemon.loop.background import BackgroundTasks
 from squall_common.errors import ConfigError
 from squall_common.security.identity import Role
 from squall_supervisor.confine.users import ENABLED

@@ -5,9 +5,9 @@ from __future__ import annotations
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import StoreError
 from squall_common.cluster.values import ErrorInfo
-from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
+from squall_common.daemon.loop.background import BackgroundTasks
 from squall_common.names import SYSTEM_COMPONENT
 
 log = get_logger(__name__)

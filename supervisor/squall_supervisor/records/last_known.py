@@ -20,9 +20,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from squall_common.cluster.values import StormBase
-from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.files import make_dirs, write_atomic
 from squall_common.daemon.logs import get_logger
+from squall_common.daemon.loop.background import BackgroundTasks
 from squall_common.names import encode_znode
 from squall_common.worker_files.last_known import LastKnown
 from squall_supervisor.records.assignments import Assignments, Unreadable

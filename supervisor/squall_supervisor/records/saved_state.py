@@ -13,8 +13,8 @@ import errno
 from collections.abc import Mapping
 from dataclasses import replace
 
-from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.logs import get_logger
+from squall_common.daemon.loop.background import BackgroundTasks
 from squall_supervisor.records.assignments import PortAssignment
 from squall_supervisor.records.neighbours import Neighbours
 from squall_supervisor.records.state_file import LAUNCHES_RESERVED, LocalState, LocalStateFile

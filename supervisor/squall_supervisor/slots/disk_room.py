@@ -19,8 +19,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.logs import get_logger
+from squall_common.daemon.loop.background import BackgroundTasks
 
 log = get_logger(__name__)
 

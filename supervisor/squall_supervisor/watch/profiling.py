@@ -32,10 +32,10 @@ from squall_common.cluster.codec import CorruptStateError
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import StoreError
 from squall_common.cluster.values import ProfileAction, ProfileRequest
-from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.files import sync_dir
 from squall_common.daemon.logs import get_logger
+from squall_common.daemon.loop.background import BackgroundTasks
 from squall_common.worker_files.dump_request import DumpKind, ask
 from squall_common.worker_files.heartbeat_file import read_heartbeat
 from squall_supervisor.confine.ownership import owner_of

@@ -10,8 +10,8 @@ from tests.support.held_loops import held_loops
 
 from squall_common.cluster import codec, paths
 from squall_common.cluster.values import Assignment
+from squall_common.daemon.loop.watched_loop import WatchedLoop
 from squall_common.daemon.run import watch_loop
-from squall_common.daemon.watched_loop import WatchedLoop
 from squall_common.topology.model import Executor, WorkerSlot
 
 EXECUTORS = 60_000  # near the limit of tasks: what a submit of 300 bytes can ask for

@@ -16,7 +16,7 @@ from tests.support.tcp_proxy import TcpProxy
 from tests.support.transports import TransportEnd, wait_until
 from tests.support.validated import validated_transports
 
-from squall_common.daemon.story import ContradictionError
+from squall_common.daemon.output.story import ContradictionError
 from squall_common.security.curve import CurveKey
 from squall_common.topology.model import WorkerSlot
 from squall_worker.transport.frames import FRAME_BYTES_MAX, SECTION_BYTES_MAX, Frame, Kind, Session

@@ -11,8 +11,8 @@ import pytest
 
 from squall_common import names
 from squall_common.daemon import logs
-from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.files import write_atomic
+from squall_common.daemon.loop.background import BackgroundTasks
 from squall_common.errors import InvalidTopologyError
 from squall_common.topology.model import Component, ComponentKind, ShellObject, StreamInfo, Topology
 from squall_common.topology.system import validate_topology

@@ -14,7 +14,7 @@ from squall import Bolt, LocalCluster
 from squall.testing import TopologyTest
 from squall_common.errors import InvalidTopologyError
 from squall_drpc import BatchBolt, DRPCError, LinearDRPCTopologyBuilder, LocalDRPC
-from squall_drpc.coordinated import CoordinatedBolt
+from squall_drpc.batched.coordinated import CoordinatedBolt
 
 REACH = Path(__file__).resolve().parents[3] / "examples" / "reach"
 

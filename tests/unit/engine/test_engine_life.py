@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.support.engine_cluster import EngineCluster
 
 from squall import Bolt, Spout, TopologyBuilder
-from squall_common.daemon.story import ContradictionError, IllegalEventError
+from squall_common.daemon.output.story import ContradictionError, IllegalEventError
 from squall_common.errors import SquallError
 from squall_engine.engine_life import TABLE, EngineEvent, EngineLife, EngineState
 from squall_engine.loading import ComponentStartError

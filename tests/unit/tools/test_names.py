@@ -39,7 +39,7 @@ WORDS = {
     "engine/acking": {"tree_model"},
     "engine/backpressure": {"backpressure", "model"},
     "engine/build": {"component_conf"},
-    "engine/core": {"core", "core_traces", "stale"},
+    "engine/core": {"core", "core_traces", "grouped", "stale"},
     "engine/multilang": {"readers", "serializers"},
     "engine/tasks": {"collectors", "kinds", "turns"},
     "nimbus": {"small_parts"},

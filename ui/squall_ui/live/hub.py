@@ -20,8 +20,8 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from squall_common.daemon import fast_json
-from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.logs import get_logger
+from squall_common.daemon.loop.background import BackgroundTasks
 from squall_thrift import storm
 from squall_thrift.protocol.messages import ThriftApplicationError
 from squall_thrift.serving.off_loop import off_loop_if

@@ -16,9 +16,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.files import write_atomic
 from squall_common.daemon.logs import get_logger
+from squall_common.daemon.loop.background import BackgroundTasks
 from squall_common.errors import ConfigError
 from squall_common.names import topology_name_of
 from squall_common.security.access import Access, OpenAccess

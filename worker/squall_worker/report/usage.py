@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from squall_common.cluster.values import WorkerUsage
-from squall_common.daemon.loop_lag import LoopLag
+from squall_common.daemon.loop.loop_lag import LoopLag
 from squall_common.daemon.own_memory import memory_bytes
 
 # Of a shorter time, shares of a core and the worst delay say little.

@@ -46,7 +46,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from squall_common.daemon.story import Story
+from squall_common.daemon.output.story import Story
 from squall_common.topology.model import WorkerSlot
 from squall_engine.transport import Grant
 from squall_worker.transport.frames import (

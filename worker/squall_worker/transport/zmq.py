@@ -35,7 +35,7 @@ import zmq
 
 from squall_common.daemon.clock import Clock, SystemClock
 from squall_common.daemon.logs import get_logger
-from squall_common.daemon.story import Story
+from squall_common.daemon.output.story import Story
 from squall_common.errors import SquallError
 from squall_common.security.curve import CurveKey, require_curve
 from squall_common.topology.model import WorkerSlot

@@ -30,7 +30,7 @@ from squall_common.cluster.values import ErrorInfo
 from squall_common.config.options.typed import WorkerOptions
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
-from squall_common.daemon.printing import print_if_possible
+from squall_common.daemon.output.printing import print_if_possible
 from squall_worker.watch.messages import ASK_SECS, Ask, MessageNames
 from squall_worker.watch.stalls import Notice, StallWatch, Step, counted_secs
 

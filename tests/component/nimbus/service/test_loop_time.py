@@ -21,8 +21,8 @@ from tests.support.held_loops import held_loops
 from tests.support.nimbus_service import LocalNimbus
 
 from squall_common.cluster.values import BoltStats, ExecutorStats, WorkerHeartbeat
+from squall_common.daemon.loop.watched_loop import WatchedLoop
 from squall_common.daemon.run import watch_loop
-from squall_common.daemon.watched_loop import WatchedLoop
 from squall_nimbus.service.limits import LIMITS
 from squall_thrift import codec, storm
 from squall_thrift.protocol import messages

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from squall_common.daemon.story import ContradictionError
+from squall_common.daemon.output.story import ContradictionError
 from squall_engine.epochs.task import TaskEpochs, TaskState
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from tests.support.validated import validated_children
 
-from squall_common.daemon.story import ContradictionError, IllegalEventError
+from squall_common.daemon.output.story import ContradictionError, IllegalEventError
 from squall_engine.multilang.life import ChildLife
 from squall_engine.multilang.life_table import TABLE, Do, State
 from squall_engine.multilang.outbox import CHUNK_BYTES, Outbox

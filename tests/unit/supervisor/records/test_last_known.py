@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from squall_common.cluster.values import Assignment, StormBase, TopologyStatus
-from squall_common.daemon.background import BackgroundTasks
+from squall_common.daemon.loop.background import BackgroundTasks
 from squall_common.topology.model import Executor, WorkerSlot
 from squall_common.worker_files.last_known import LastKnown
 from squall_supervisor.records.assignments import UNREADABLE

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from squall_common.daemon.background import BackgroundTasks
+from squall_common.daemon.loop.background import BackgroundTasks
 from squall_supervisor.records.saved_state import SavedState
 from squall_supervisor.records.state_file import LAUNCHES_RESERVED, LocalState, LocalStateFile
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from squall_common.daemon.background import BackgroundTasks
+from squall_common.daemon.loop.background import BackgroundTasks
 from squall_supervisor.blobs.source import LocalizeError
 from squall_supervisor.slots import disk_room
 from squall_supervisor.slots.disk_room import DiskRoom, has_room

@@ -15,8 +15,8 @@ from squall_common.cluster import paths
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.stores.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.values import ProfileAction, ProfileRequest
-from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.clock import SystemClock
+from squall_common.daemon.loop.background import BackgroundTasks
 from squall_common.topology.model import WorkerSlot
 from squall_common.worker_files.dump_request import DumpKind, ask, take
 from squall_supervisor.node.topology_errors import TopologyErrors

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.support.validated import validated_links
 
-from squall_common.daemon.story import ContradictionError, IllegalEventError
+from squall_common.daemon.output.story import ContradictionError, IllegalEventError
 from squall_common.topology.model import WorkerSlot
 from squall_engine.transport import Grant
 from squall_worker.transport.frames import (

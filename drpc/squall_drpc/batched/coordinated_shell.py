@@ -13,7 +13,7 @@ from typing import Any
 
 from squall import ShellBolt, TopologyContext, Tuple
 from squall_common.component.component import Outputs, ShellWrapper
-from squall_drpc.coordinated import Collector, CoordinatedBolt
+from squall_drpc.batched.coordinated import Collector, CoordinatedBolt
 
 
 class CoordinatedShellBolt(CoordinatedBolt, ShellWrapper):

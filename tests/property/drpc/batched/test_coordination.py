@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall_drpc.coordination import Coordination, Verdict
+from squall_drpc.batched.coordination import Coordination, Verdict
 
 TIMEOUT = 30.0
 

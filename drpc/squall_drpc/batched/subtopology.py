@@ -21,9 +21,9 @@ from typing import Any
 from squall import Bolt, ShellBolt, TopologyBuilder
 from squall._builder import BoltDeclarer
 from squall_common.errors import InvalidTopologyError
-from squall_drpc.batch import BatchBolt, BatchBoltExecutor
-from squall_drpc.coordinated import COORDINATION_STREAM, CoordinatedBolt, coordinated_class
-from squall_drpc.coordinated_shell import CoordinatedShellBolt
+from squall_drpc.batched.batch import BatchBolt, BatchBoltExecutor
+from squall_drpc.batched.coordinated import COORDINATION_STREAM, CoordinatedBolt, coordinated_class
+from squall_drpc.batched.coordinated_shell import CoordinatedShellBolt
 
 _TICK_KEY = "topology.tick.tuple.freq.secs"
 _TICK_SECS = 1

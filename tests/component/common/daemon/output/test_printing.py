@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from squall_common.daemon.printing import print_if_possible
+from squall_common.daemon.output.printing import print_if_possible
 
 PROGRAM = """
 import sys
-from squall_common.daemon.printing import hold_standard_streams, print_if_possible
+from squall_common.daemon.output.printing import hold_standard_streams, print_if_possible
 
 hold_standard_streams()
 for _ in range(3):

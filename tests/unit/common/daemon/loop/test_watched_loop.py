@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from squall_common.daemon import watched_loop
+from squall_common.daemon.loop import watched_loop
+from squall_common.daemon.loop.watched_loop import WatchedLoop
 from squall_common.daemon.run import watch_loop
-from squall_common.daemon.watched_loop import WatchedLoop
 from squall_thrift.serving.processor import OPERATION
 
 

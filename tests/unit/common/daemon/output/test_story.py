@@ -6,7 +6,7 @@ import enum
 
 import pytest
 
-from squall_common.daemon.story import ContradictionError, IllegalEventError, Story
+from squall_common.daemon.output.story import ContradictionError, IllegalEventError, Story
 
 
 class Light(enum.Enum):

@@ -22,7 +22,7 @@ from squall_common.component.component import Outputs
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import InvalidTopologyError
 from squall_common.names import DEFAULT_STREAM
-from squall_drpc.coordination import Coordination, Ended, Verdict
+from squall_drpc.batched.coordination import Coordination, Ended, Verdict
 
 COORDINATION_STREAM = "coordination"
 ID_STREAM = "id"  # a request's id, to its home

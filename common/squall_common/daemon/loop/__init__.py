@@ -1,0 +1,1 @@
+"""A daemon's event loop: background tasks, and how late the loop is."""

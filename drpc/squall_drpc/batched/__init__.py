@@ -1,0 +1,1 @@
+"""Requests as batches of tuples that bolts see the end of: CoordinatedBolt and subtopologies."""
