@@ -264,13 +264,15 @@ def test_a_second_process_is_held_off(tmp_path: Path) -> None:
 @pytest.mark.parametrize("what", ["record", "manifests/*", "segments/count/00000/*"])
 def test_a_damaged_file_is_named(tmp_path: Path, what: str) -> None:
     run(tmp_path, rows=100)
+    names = []
     for path in (tmp_path / "words").glob(what):
         data = bytearray(path.read_bytes())
         data[-3] ^= 0x55
         data[len(data) // 2] ^= 0x55
         path.write_bytes(data)
-        name = str(path.relative_to(tmp_path))
-    with LocalCluster() as cluster, pytest.raises(StateDamagedError, match=name):
+        names.append(str(path.relative_to(tmp_path)))
+    # Of manifests, there may be an older one.
+    with LocalCluster() as cluster, pytest.raises(StateDamagedError, match="|".join(names)):
         cluster.submit_topology("words", conf(tmp_path), topology())
 
 
