@@ -32,13 +32,15 @@ def test_only_what_passed_the_second_time_is_noted(
 ) -> None:
     (tmp_path / "test_it.py").write_text(TESTS)
     noted = tmp_path / "noted"
+    # It is no worker of the run that it is part of.
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     run = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", str(tmp_path)),
             *("--reruns", "1", "-p", "tests.support.reruns", *processes, str(tmp_path)),
         ],
         cwd=ROOT,
-        env={**os.environ, "SQUALL_TEST_RERUNS": str(noted)},
+        env={**environment, "SQUALL_TEST_RERUNS": str(noted)},
         capture_output=True,
         text=True,
         timeout=60,
