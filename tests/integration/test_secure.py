@@ -136,7 +136,8 @@ def test_a_revoked_certificate_is_refused(cluster: DevCluster) -> None:
 
 
 def test_daemons_without_proof_do_not_start(cluster: DevCluster, tmp_path: Path) -> None:
-    """A daemon that was secured, with its CA taken away; and those that are not secured yet."""
+    """A daemon that was secured, with its CA taken away; with the
+    certificate of another role; and DRPC, which is not secured yet."""
     for name, package, changes, reason in (
         ("nimbus", "squall_nimbus", {"storm.security.ca": None}, "storm.security.ca is not set"),
         ("supervisor-1", "squall_supervisor", {"storm.id": "x"}, "the certificate is that of"),
@@ -147,8 +148,8 @@ def test_daemons_without_proof_do_not_start(cluster: DevCluster, tmp_path: Path)
             "different owners must not run as one user",
         ),
         ("nimbus", "squall_drpc", {}, "does not authenticate its callers yet"),
-        ("nimbus", "squall_ui", {}, "does not authenticate its callers yet"),
-        ("nimbus", "squall_ui.logviewer", {}, "does not authenticate its callers yet"),
+        ("nimbus", "squall_ui", {}, "must be that of a ui"),
+        ("nimbus", "squall_ui.logviewer", {}, "must be that of a logviewer"),
     ):
         conf = json.loads((cluster.data_dir / name / "daemon-conf.json").read_bytes())
         conf |= {"nimbus.thrift.port": 0, "storm.log.dir": str(tmp_path), **changes}
