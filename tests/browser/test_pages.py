@@ -315,7 +315,7 @@ async def test_what_a_report_recommends_is_shown_and_applied(
         {"component": "", "recommended": 3, "why": "2 workers used 1.9 cores"},
     ]
 
-    async def history(_: object) -> str:
+    async def history(*_: object) -> str:
         return "/history"
 
     async def run(_: object, topology: str, *__: object) -> bytes:
