@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     "--secure",
     is_flag=True,
     help="Make a CA, certificates and a token for you: only who proves who it is may call Nimbus. "
-    "Without DRPC, UI and logviewer.",
+    "Without DRPC.",
 )
 @click.option("--open", "opens", is_flag=True, help="Open the web UI in a browser.")
 @json_option

@@ -83,8 +83,9 @@ def choose(url: str, wanted: str, since: float | None) -> Chosen:
         if not folder.exists():
             raise HistoryNotFoundError(
                 f"there is no history folder {url}",
-                hint="the folder is storm.history.dir on this machine or in Nimbus' configuration, "
-                "and has to be readable here; use --history for another one",
+                hint="topologies write one if topology.history.enable is true; the folder is "
+                "storm.history.dir on this machine or in Nimbus' configuration, and has to be "
+                "readable here; use --history for another one",
             )
         ids = [decode_znode(name) for name in folder.names()]
         topology_id, earlier = choose_id(ids, wanted, url)

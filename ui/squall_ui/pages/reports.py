@@ -224,5 +224,5 @@ def _read(file: Path) -> bytes:
 def _reason(said: str) -> str:
     """The error and the hint among the last lines that a report's process wrote."""
     lines = [line for line in said.splitlines() if line.startswith(("error: ", "hint: "))]
-    text = " ".join(line.partition(": ")[2] for line in lines)
+    text = "; ".join(line.partition(": ")[2] for line in lines)
     return (text or "the report could not be made: see `storm report`")[:_SAID_MAX]

@@ -9,7 +9,7 @@ import { h } from "./dom.js";
 import { bytes, ms, percent, rate } from "./format.js";
 
 const BOX = { width: 160, height: 66 };
-const GAP = { x: 62, y: 22 };
+const GAP = { x: 76, y: 22 }; // wide enough for bytes a second
 const SWEEPS = 6;
 
 let lastShape = null;
