@@ -157,6 +157,7 @@ def serialize_tuples(
         and 0 < fields <= FIELDS_MAX
         and len(tuples) >= COLUMN_ROWS_MIN
         and all(tup.anchors is None for tup in tuples)
+        and all(len(row) == fields for row in rows)  # (a component may change it)
     ):
         flags |= _COLUMNS
         data = encode_columns(list(zip(*rows, strict=True)), codec)
