@@ -65,6 +65,7 @@ from squall_engine.core.values import (
     Outcome,
     Taken,
     checked_origins,
+    changed_row,
     columns_of,
     draw_steps,
     no_field,

@@ -175,6 +175,14 @@ def checked_origins(origins: Sequence[int] | None, emitted: int, rows: int) -> S
     return origins
 
 
+def changed_row(component: str, stream: str, fields: int, row: Sequence[Any]) -> ValueError:
+    """For a row of other than one value for each field, found where columns are made of it."""
+    return ValueError(
+        f"a tuple of {component} has {len(row)} values for the {fields} fields of stream "
+        f"{stream!r}: its list was changed after it was emitted"
+    )
+
+
 def no_row(row: object, rows: int) -> IndexError:
     """The error for a row that a batch does not have."""
     return IndexError(f"row {row!r} is not in the batch of {rows} rows")

@@ -130,7 +130,26 @@ cdef class Columns:
             self.calls.count(self.source.key, 1, True)
 
 
+cdef Py_ssize_t other_row(list rows, Py_ssize_t start, Py_ssize_t fields) except -2:
+    """The first row from `start` on that has other than one value for each field: a component may
+    change a list that it has emitted. -1: none has."""
+    cdef Py_ssize_t i, size
+    cdef object row
+    for i in range(start, PyList_GET_SIZE(rows)):
+        row = <object>PyList_GET_ITEM(rows, i)
+        if PyTuple_CheckExact(row):
+            size = PyTuple_GET_SIZE(row)
+        elif PyList_CheckExact(row):
+            size = PyList_GET_SIZE(row)
+        else:
+            size = len(row)
+        if size != fields:
+            return i
+    return -1
+
+
 cdef list column_of(list rows, Py_ssize_t field):
+    """The caller has asked `other_row` in the same breath: no length is checked here."""
     cdef Py_ssize_t i
     cdef list column = []
     cdef object row
@@ -143,6 +162,18 @@ cdef list column_of(list rows, Py_ssize_t field):
         else:
             column.append(row[field])
     return column
+
+
+cdef list own_columns(Batch batch):
+    """The columns of a batch, which a bolt may change. Raises ValueError for a row that was changed
+    after it was emitted."""
+    cdef Py_ssize_t i, fields = len(batch.source.fields)
+    if batch.columns is not None:
+        return [(<list>column)[:] for column in batch.columns]
+    i = other_row(batch.values, 0, fields)
+    if i >= 0:
+        raise changed_row(batch.source.component, batch.source.stream, fields, batch.values[i])
+    return [column_of(batch.values, i) for i in range(fields)]
 
 
 @cython.final
@@ -314,7 +345,6 @@ cdef class ColumnCalls(CarefulCalls):
     cdef int run_whole(self, Batch batch) except -1:
         """All of a batch, which is of one source."""
         cdef Columns columns = Columns.__new__(Columns)
-        cdef Py_ssize_t i
         columns.source = batch.source
         columns.batch = batch
         columns.calls = self
@@ -323,15 +353,9 @@ cdef class ColumnCalls(CarefulCalls):
         if columns.axors is NULL:
             raise MemoryError
         columns.settled = <uint8_t*>(columns.axors + columns.rows)
-        # Of their own, because the bolt may change them.
-        if batch.columns is None:
-            columns.columns = [
-                column_of(batch.values, i) for i in range(len(batch.source.fields))
-            ]
-        else:
-            columns.columns = [(<list>column)[:] for column in batch.columns]
         self._current = columns
         try:
+            columns.columns = own_columns(batch)
             self._execute(columns)
         except Exception as error:
             columns.settle_all(True)

@@ -56,6 +56,8 @@ cdef bytes columns_if_fit(Batch batch, codec):
     if batch.several is not None and any([i >= batch.start for i in batch.several]):
         return None
     if columns is None:
+        if other_row(batch.values, batch.start, fields) >= 0:
+            return None
         columns = [column_of(batch.values, i) for i in range(fields)]
     if batch.start:
         columns = [(<list>column)[batch.start :] for column in columns]

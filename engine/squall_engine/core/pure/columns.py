@@ -12,6 +12,7 @@ from squall_engine.core.pure.emitting import Emitter
 from squall_engine.core.pure.tuples import Batch, Source, Tuple
 from squall_engine.core.stats import TaskCounts
 from squall_engine.core.values import (
+    changed_row,
     checked_origins,
     no_field,
     no_row,
@@ -29,7 +30,16 @@ class Columns:
         self.source: Source = batch.source
         self._tuples = batch.as_tuples()
         self._calls = calls
-        self._columns: list[list[Any]] = list(map(list, zip(*batch.rows(), strict=True)))
+        self._columns: list[list[Any]] = []
+
+    def _fill(self, batch: Batch) -> None:
+        """Make the columns, which the bolt may change. Raises ValueError for a row that was changed
+        after it was emitted."""
+        rows, source = batch.rows(), self.source
+        for row in rows:
+            if len(row) != len(source.fields):
+                raise changed_row(source.component, source.stream, len(source.fields), row)
+        self._columns = list(map(list, zip(*rows, strict=True)))
 
     @property
     def rows(self) -> int:
@@ -154,6 +164,7 @@ class ColumnCalls(CarefulCalls):
     def _run_whole(self, batch: Batch) -> None:
         columns = self._current = Columns(batch, self)
         try:
+            columns._fill(batch)
             self._execute(columns)
         except Exception as error:
             columns.fail()

@@ -117,15 +117,17 @@ def test_both_cores_write_the_same_columns_and_read_what_was_emitted(columns, ho
     assert len(set(written.values())) == 1
 
 
-def test_a_section_with_a_list_that_was_changed_after_its_emit_has_rows():
+@pytest.mark.parametrize("core", CORES)
+@pytest.mark.parametrize("change", [list.pop, list.clear, lambda row: row.append(1)])
+def test_a_section_with_a_list_that_was_changed_after_its_emit_has_rows(core, change):
     rows = [[number, number] for number in range(COLUMN_ROWS_MIN)]
-    source = pure.Source("spout", TASK, "default", FIELDS)
-    batch = pure.Batch.of(source, [pure.Tuple(row, 0, 0, source) for row in rows])
-    rows[1].pop()
-    data = pure.encode_batches(source, [(RECEIVER, batch)], CODEC, columns=True)
+    source = core.Source("spout", TASK, "default", FIELDS)
+    batch = core.Batch.of(source, [core.Tuple(row, 0, 0, source) for row in rows])
+    change(rows[1])
+    data = core.encode_batches(source, [(RECEIVER, batch)], CODEC, columns=True)
     assert not is_columnar(data)
-    with pytest.raises(CodecError, match="1 values for the 2 fields"):
-        read(pure, data)
+    with pytest.raises(CodecError, match=f"{len(rows[1])} values for the 2 fields"):
+        read(core, data)
 
 
 @given(tables(), st.integers(0, 2**16), st.binary(min_size=1, max_size=4), st.booleans())

@@ -653,6 +653,20 @@ def test_columns_are_one_list_for_each_field(core):
 
 
 @both
+@pytest.mark.parametrize("change", [list.pop, list.clear, lambda row: row.append(1)])
+def test_columns_of_a_list_that_was_changed_after_its_emit_fail(core, change):
+    errors = []
+    calls, _, counts = column_calls(core, one_worker(core), lambda *_: pytest.fail(), errors)
+    rows = [["a", 1], ["b", 2], ["c", 3]]
+    batch = batch_of(core, source(core, ("word", "n")), rows)
+    change(rows[1])
+    calls.run(batch, 3)
+    (error,) = errors
+    assert f"split has {len(rows[1])} values for the 2 fields of stream 'default'" in str(error)
+    assert counts.failed == {("split", "default"): 3}
+
+
+@both
 def test_columns_are_acked_whole_or_by_row_and_emits_anchored_to_their_rows(core):
     trees, pending = one_worker(core), core.PendingRoots()
 
