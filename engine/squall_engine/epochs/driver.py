@@ -423,7 +423,7 @@ class EpochDriver:
         changes, older, positions = None, kept.older, None
         batches: Mapping[Batch, list[Any]] = {}
         if kept.state is not None:
-            base = full or not older or wants_base(older)
+            base = full or not older or wants_base(older, kept.written.values())
             changes = kept.state.snapshot(epoch, base=base)
             older = () if base else older
         elif isinstance(kept.user, RewindableSpout):

@@ -260,8 +260,12 @@ def assemble(topology: str, shape: Shape, attempt: Attempt, time_ms: int) -> Man
     )
 
 
-def wants_base(older: Sequence[SegmentRef]) -> bool:
+def wants_base(older: Sequence[SegmentRef], later: Iterable[Sequence[SegmentRef]]) -> bool:
     """Whether a task is to write all its state again, as in the first of these segments: what it
-    has written since is larger than that, or too many segments to read them fast."""
+    has written since is larger than that, or too many segments to read them fast. Or a `later`
+    snapshot, which may be complete without its knowing, does without one of them: then that may be
+    deleted."""
     since = sum(ref.size for ref in older[1:])
-    return len(older) >= SEGMENTS_MAX or since > max(older[0].size, _BASE_BYTES_MIN)
+    if len(older) >= SEGMENTS_MAX or since > max(older[0].size, _BASE_BYTES_MIN):
+        return True
+    return any(not set(older).issubset(segments) for segments in later)

@@ -32,10 +32,13 @@ from squall.testing import ReplayableSpout
 from squall.windows import tumbling
 from squall_common.state.checkpoint_store import CheckpointStore
 from squall_common.state.errors import StateDamagedError
+from squall_common.state.manifest import decode_manifest
 from squall_engine.epochs import coordinating, in_process
 from squall_engine.epochs.driver import EpochDriver
 from squall_engine.epochs.in_process import InProcessEpochs
+from squall_engine.epochs.messages import Completed, Release, ToWorker
 from squall_engine.epochs.record import RecordFile
+from squall_engine.epochs.taking_part import TakingPart
 
 WORDS = ("the", "cow", "jumped", "over", "the", "moon", "and", "ran", "away")
 ROWS: list[list[Any]] = [[WORDS[i % len(WORDS)], i] for i in range(2_000)]
@@ -235,6 +238,37 @@ def test_old_segments_and_manifests_are_deleted(tmp_path: Path) -> None:
         assert found.given_up == 0
         assert found.size_bytes > 0
     assert len(list((tmp_path / "words" / "manifests").iterdir())) <= 2
+
+
+def test_a_task_that_hears_late_of_complete_epochs_needs_no_deleted_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hear = TakingPart.hear
+    held: list[ToWorker] = []
+
+    def late(part: TakingPart, message: ToWorker) -> None:
+        """That an epoch is complete is heard after the next snapshots were taken."""
+        if isinstance(message, Completed):
+            held.append(message)
+            return
+        if isinstance(message, Release):
+            while held:
+                hear(part, held.pop())
+        hear(part, message)
+
+    monkeypatch.setattr(TakingPart, "hear", late)
+    on_tuple.update(dict.fromkeys(range(len(ROWS)), partial(time.sleep, 0.002)))
+    few = conf(tmp_path, topology_max_spout_pending=20)  # so that there are tuples for many epochs
+    with LocalCluster() as cluster:
+        cluster.submit_topology("words", few, topology())
+        cluster.wait_until(lambda: cluster.checkpoints("words").epoch >= 8, 60.0)  # type: ignore[union-attr]
+        cluster.kill_topology("words", 0.1)
+    manifests = sorted((tmp_path / "words" / "manifests").iterdir())
+    needed = decode_manifest(manifests[-1].read_bytes(), "the last").segments
+    assert [ref.name for ref in needed if not (tmp_path / ref.name).exists()] == []
+    on_tuple.clear()
+    monkeypatch.undo()
+    run(tmp_path)
 
 
 def test_nothing_is_kept_of_each_checkpoint(
