@@ -158,6 +158,7 @@ class Worker:
         self._report: StatsReport | None = None  # not None once tasks run
         self._epochs: ClusterEpochs | None = None  # with checkpoints
         self._begin_image = begin_image
+        self._renewal: asyncio.TimerHandle | None = None  # begins an image
         self._active = False
         self._drains_since: int | None = None  # zxid of the status for which Nimbus waits
         self._watched = False  # somebody looks at the topology
@@ -540,7 +541,12 @@ class Worker:
     def _renew(self, image: Image) -> None:
         """Begin anew in this process, once what was just sent has left."""
         log.info("worker_begins_anew", slot=self.slot, image=image.number, floor=image.floor)
-        self._loop.call_later(_LEAVE_SECS, self._begin_image, image)
+        self._renewal = self._loop.call_later(_LEAVE_SECS, self._begin_image_unless_ending, image)
+
+    def _begin_image_unless_ending(self, image: Image) -> None:
+        """An image would know neither that this process was asked to stop, nor what it died of."""
+        if not self._stop.is_set() and self._fatal is None:
+            self._begin_image(image)
 
     # -- afterwards ---------------------------------------------------------------------------
 
@@ -834,6 +840,8 @@ class Worker:
             return max(secs_min, min(secs_max, deadline - self._clock.monotonic()))
 
         drains = graceful and self._epochs is None
+        if self._renewal is not None:
+            self._renewal.cancel()
         if self._epochs is not None:
             # What is in flight belongs to no complete checkpoint, and is done again.
             await self._epochs.close()

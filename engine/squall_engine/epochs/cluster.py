@@ -284,7 +284,9 @@ class ClusterEpochs:
         self._background.every(_REPEAT_SECS, self._taking_part.repeat_reports)
 
     async def close(self) -> None:
-        """Write no more. What is not complete is done again from the last epoch."""
+        """Write no more, and begin no image. What is not complete is done again from the last
+        epoch."""
+        self._renewing = True
         self._background.end()
         if not self._restore.done():
             self._restore.cancel()
