@@ -19,7 +19,6 @@ has lost something by itself (`renew(..., anew=True)`) is a new one.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -210,12 +209,16 @@ class ClusterEpochs:
         """That this worker sees the files that the coordinator writes. Raises SquallError."""
         tries = _MARK_TRIES
         while True:
-            with contextlib.suppress(StateStoreError, FileNotFoundError, ValueError):
+            try:
                 present = (await self._record.read()).coordinator
                 mark = await self._background.in_thread(lambda: self._checkpoints.get(self._mark))
                 if int(mark) >= present:
                     return
-            tries -= 1
+                tries -= 1
+            except (FileNotFoundError, ValueError):
+                tries -= 1
+            except StateStoreError as error:
+                self._background.failed(error)  # which says nothing about the files
             if not tries:
                 raise SquallError(
                     f"topology.state.url is {self._url}, and there this node does not see what "

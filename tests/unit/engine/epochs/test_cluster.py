@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from squall import TopologyBuilder
 from squall.testing import ReplayableSpout
 from squall_common.cluster.stores.memory import MemoryEnsemble, MemoryStore
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import SquallError
+from squall_common.state.checkpoint_store import CheckpointStore
+from squall_common.state.errors import StateStoreError
 from squall_common.topology.model import WorkerSlot
 from squall_common.topology.prepared import prepare
+from squall_engine.epochs import cluster
 from squall_engine.epochs.cluster import ClusterEpochs, Image, incarnation_of
 
 SLOT = WorkerSlot("a", 6700)
@@ -67,3 +72,39 @@ async def test_a_worker_that_ends_begins_no_image(tmp_path: Path) -> None:
         worker.epochs.placement_changed()
         assert len(worker.images) == (0 if ends else 1)
         await worker.epochs.close()
+
+
+async def test_a_store_that_is_away_is_not_taken_for_a_folder_that_is_not_mounted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "_MARK_TRIES", 3)
+    monkeypatch.setattr(cluster, "_MARK_SECS", 0.0)
+    get, left = CheckpointStore.get, list(range(5))
+
+    def away(store: CheckpointStore, name: str) -> bytes:
+        if left:
+            left.pop()
+            raise StateStoreError("the store does not answer")
+        return get(store, name)
+
+    worker = await one_worker(tmp_path)
+    monkeypatch.setattr(CheckpointStore, "get", away)
+    await worker.epochs.restore()
+    assert worker.failures == ["the store does not answer"] * 5
+    await worker.epochs.close()
+
+
+async def test_a_folder_that_is_not_mounted_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "_MARK_TRIES", 3)
+    monkeypatch.setattr(cluster, "_MARK_SECS", 0.0)
+
+    def empty(store: CheckpointStore, name: str) -> bytes:
+        raise FileNotFoundError(name)
+
+    worker = await one_worker(tmp_path)
+    monkeypatch.setattr(CheckpointStore, "get", empty)
+    with pytest.raises(SquallError, match="this node does not see what another node"):
+        await worker.epochs.restore()
+    await worker.epochs.close()
