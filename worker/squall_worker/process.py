@@ -844,7 +844,7 @@ class Worker:
             self._renewal.cancel()
         if self._epochs is not None:
             # What is in flight belongs to no complete checkpoint, and is done again.
-            await self._epochs.close()
+            await self._epochs.close(left(self.settings.stop_secs - _GOODBYE_SECS, 0.0))
         if self._engine is not None:
             secs = self.settings.stop_secs - _GOODBYE_SECS if drains else 0.0
             drained = await self._engine.stop(max(0.0, secs))

@@ -110,8 +110,8 @@ class Background:
         for timer in self._timers:
             timer.cancel()
 
-    async def close(self) -> bool:
-        """Wait for what is being written, not for long. Returns whether that has ended."""
+    async def close(self, wait_secs: float = _CLOSE_SECS) -> bool:
+        """Wait for what is being written, at most so long. Returns whether that has ended."""
         self.end()
         for task in self._running:
             task.cancel()
@@ -120,7 +120,7 @@ class Background:
         self._thread.shutdown(wait=False, cancel_futures=True)
         ended = asyncio.to_thread(self._thread.shutdown, wait=True)
         try:
-            await asyncio.wait_for(ended, _CLOSE_SECS)
+            await asyncio.wait_for(ended, wait_secs)
         except TimeoutError:
             return False
         return True

@@ -5,7 +5,7 @@
     await engine.start()
     epochs.begin(engine)
     ...
-    await epochs.close()
+    await epochs.close(2.0)
 
 The worker that runs the topology's first task has the coordinator. Its record is a znode. All
 messages go over the links between workers; the barriers, too (`dataflow.fence`).
@@ -286,16 +286,18 @@ class ClusterEpochs:
         self._taking_part.begin(_Opening(engine, self._fence))
         self._background.every(_REPEAT_SECS, self._taking_part.repeat_reports)
 
-    async def close(self) -> None:
-        """Write no more, and begin no image. What is not complete is done again from the last
-        epoch."""
+    async def close(self, wait_secs: float) -> None:
+        """Write no more, and begin no image; wait at most so long for what is being written. What
+        is not complete is done again from the last epoch."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_secs
         self._renewing = True
         self._background.end()
         if not self._restore.done():
             self._restore.cancel()
         if self._taking_part.driver is not None:
-            await self._taking_part.driver.stop_commits(_COMMIT_SECS)
-        await self._background.close()
+            await self._taking_part.driver.stop_commits(min(_COMMIT_SECS, wait_secs))
+        await self._background.close(max(0.0, deadline - loop.time()))
 
     @property
     def counts(self) -> EpochCounts | None:

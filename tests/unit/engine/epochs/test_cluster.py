@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -68,10 +70,10 @@ async def test_a_worker_that_ends_begins_no_image(tmp_path: Path) -> None:
         worker = await one_worker(tmp_path / str(ends))
         await worker.epochs.restore()
         if ends:
-            await worker.epochs.close()
+            await worker.epochs.close(1.0)
         worker.epochs.placement_changed()
         assert len(worker.images) == (0 if ends else 1)
-        await worker.epochs.close()
+        await worker.epochs.close(1.0)
 
 
 async def test_a_store_that_is_away_is_not_taken_for_a_folder_that_is_not_mounted(
@@ -91,7 +93,7 @@ async def test_a_store_that_is_away_is_not_taken_for_a_folder_that_is_not_mounte
     monkeypatch.setattr(CheckpointStore, "get", away)
     await worker.epochs.restore()
     assert worker.failures == ["the store does not answer"] * 5
-    await worker.epochs.close()
+    await worker.epochs.close(1.0)
 
 
 async def test_a_folder_that_is_not_mounted_is_named(
@@ -107,4 +109,29 @@ async def test_a_folder_that_is_not_mounted_is_named(
     monkeypatch.setattr(CheckpointStore, "get", empty)
     with pytest.raises(SquallError, match="this node does not see what another node"):
         await worker.epochs.restore()
-    await worker.epochs.close()
+    await worker.epochs.close(1.0)
+
+
+async def test_a_store_that_hangs_holds_up_the_end_for_as_long_as_it_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs, goes_on = threading.Event(), threading.Event()
+    put = CheckpointStore.put
+
+    def hang(store: CheckpointStore, name: str, data: bytes) -> None:
+        hangs.set()
+        assert goes_on.wait(60.0)
+        put(store, name, data)
+
+    worker = await one_worker(tmp_path)
+    monkeypatch.setattr(CheckpointStore, "put", hang)
+    restoring = asyncio.ensure_future(worker.epochs.restore())
+    try:
+        assert await asyncio.to_thread(hangs.wait, 60.0)
+        async with asyncio.timeout(5.0):
+            await worker.epochs.close(0.1)
+        assert not goes_on.is_set()
+    finally:
+        goes_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await restoring
