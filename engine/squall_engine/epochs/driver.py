@@ -56,7 +56,7 @@ from squall_engine.tasks.base import Task
 from squall_engine.tasks.bolt import BoltTask
 from squall_engine.tasks.built import Built
 from squall_engine.tasks.spout import SpoutTask
-from squall_engine.tasks.thread import ThreadBolt, ThreadSpout, on_thread
+from squall_engine.tasks.thread import ThreadBolt, ThreadSpout, made_by, on_thread
 
 if TYPE_CHECKING:
     from squall_engine.dataflow.flow import Flow
@@ -524,26 +524,8 @@ class EpochDriver:
 async def _on_own_thread(call: Callable[[], None], name: str) -> None:
     """Call it on a thread that holds up neither the end of the loop nor that of the process, as one
     of a pool would if the call does not return."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[None] = loop.create_future()
 
-    def finish(error: BaseException | None) -> None:
-        if done.cancelled():
-            return
-        if error is None:
-            done.set_result(None)
-        else:
-            done.set_exception(error)
+    def start(run: Callable[[], None]) -> None:
+        threading.Thread(target=run, name=f"commit of {name}", daemon=True).start()
 
-    def run() -> None:
-        error: BaseException | None = None
-        try:
-            call()
-        except BaseException as raised:
-            # A future cannot hold a StopIteration.
-            error = RuntimeError(repr(raised)) if isinstance(raised, StopIteration) else raised
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(finish, error)
-
-    threading.Thread(target=run, name=f"commit of {name}", daemon=True).start()
-    await done
+    await made_by(start, call)

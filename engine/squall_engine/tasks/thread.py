@@ -380,6 +380,11 @@ class ThreadSpout(SpoutTask):
 
 async def on_thread(task: ThreadSpout | ThreadBolt, call: Callable[[], Any]) -> None:
     """Make a call on a component's thread and wait for it. Raises what the call raises."""
+    await made_by(task.call_on_thread, call)
+
+
+async def made_by(start: Callable[[Callable[[], None]], object], call: Callable[[], Any]) -> None:
+    """Have `start` make a call on another thread, and wait for it. Raises what the call raises."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
 
@@ -396,11 +401,12 @@ async def on_thread(task: ThreadSpout | ThreadBolt, call: Callable[[], Any]) -> 
         try:
             call()
         except BaseException as raised:
-            error = raised
+            # A future cannot hold a StopIteration.
+            error = RuntimeError(repr(raised)) if isinstance(raised, StopIteration) else raised
         try:
             loop.call_soon_threadsafe(settle, error)
         except RuntimeError:
             pass  # the loop has ended, so nothing waits any more
 
-    task.call_on_thread(run)
+    start(run)
     await done

@@ -398,6 +398,24 @@ def test_what_a_bolt_holds_back_is_flushed_before_each_checkpoint(tmp_path: Path
     assert Counter(written) == counts_of(len(ROWS))
 
 
+class Exhausted(Bolt):
+    outputs = ["word", "count"]
+    blocking = True
+
+    def execute(self, tup: Tuple) -> None:
+        pass
+
+    def flush(self) -> None:
+        next(iter(()))
+
+
+def test_a_flush_on_a_thread_that_ends_an_iterator_ends_the_topology(tmp_path: Path) -> None:
+    with LocalCluster() as cluster:
+        cluster.submit_topology("words", conf(tmp_path), topology(count=Exhausted()))
+        with pytest.raises(SquallError, match=r"flush\(\) of 'count' failed.*StopIteration"):
+            cluster.wait(60.0)
+
+
 def has_written(least: int) -> bool:
     return len(written) >= least
 
