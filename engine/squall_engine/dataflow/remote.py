@@ -222,6 +222,8 @@ class Exchange:
             component = self._plan.task_to_component.get(heads.tasks[0])
         if heads is None or component is None:
             log.error("section_dropped", bytes=len(section), error=error)
+            if self.fence is not None:
+                self.fence.lost(f"a section could not be read: {error}")
             return
         self.reject(component, heads.tasks[0], error, heads.trees())
 

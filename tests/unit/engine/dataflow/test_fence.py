@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from squall_common.topology.model import WorkerSlot
+from squall_engine.core.codec import ValueCodec
 from squall_engine.core.sections import ACKS, EPOCHS, METRICS, TUPLES
 from squall_engine.dataflow.fence import Barrier, Fence
+from squall_engine.dataflow.remote import Exchange, Reject
+from squall_engine.plan import Plan
 
 A, B = WorkerSlot("a", 1), WorkerSlot("b", 1)
 SESSIONS = ("of a", "of b")
@@ -97,3 +102,14 @@ def test_messages_of_coordinators_and_metrics_pass() -> None:
     free = [bytes([METRICS, 1]), bytes([EPOCHS]) + b"\x91\xa2go"]
     assert receiver.take(free) == free
     assert receiver.dropped == 0
+
+
+def test_tuples_that_cannot_be_read_once_their_task_runs_are_a_gap() -> None:
+    """They were counted when they came, so a barrier would be taken without them."""
+    receiver = Receiver(3)
+    exchange = Exchange(cast(Plan, None), ValueCodec(), None, cast(Reject, None), lambda _: None)
+    exchange.fence = receiver
+    enter, first, second, _ = sent(3, TWO)
+    assert receiver.take([enter, first, second]) == TWO
+    assert exchange.decode(second) == {}
+    assert len(receiver.gaps) == 1
