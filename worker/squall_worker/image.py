@@ -6,6 +6,7 @@ image before are gone, whatever they were doing.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -35,11 +36,17 @@ def image_number() -> int:
 
 
 def begin_image(image: Image) -> None:
-    """Replace this process. Does not return."""
+    """Replace this process, or end it if that is not possible. Does not return."""
     logging.shutdown()
     if image.number >= _IMAGES_MAX:
         os._exit(1)  # its supervisor launches another
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):  # a full disk
+            stream.flush()
     environment = {**os.environ, _VARIABLE: image.encode()}
-    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
+    try:
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
+    except OSError as error:  # no memory, or Python is being replaced
+        with contextlib.suppress(OSError):
+            print(f"{sys.executable} cannot be started: {error}", file=sys.stderr, flush=True)
+        os._exit(1)
