@@ -26,7 +26,8 @@ import asyncio
 import ipaddress
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Protocol
@@ -59,6 +60,7 @@ _CALL: ContextVar[Call] = ContextVar("call")
 _LOOK_SECS = 2.0  # between looks at whether the proofs of requests under way still count
 # Of the connections, the part that one address may have before it has proved who it is.
 _STRANGERS_SHARE = 4
+BODY_SECS = 30.0  # for a request's body
 
 
 class WebAuthenticator(Protocol):
@@ -118,6 +120,17 @@ def error_response(status: int, error: str, message: str) -> web.Response:
     return web.Response(status=status, text=body.decode(), content_type="application/json")
 
 
+@asynccontextmanager
+async def body_in_time(secs: float | None = None) -> AsyncIterator[None]:
+    """For a handler that reads a body by itself. Raises HttpError if that takes longer than `secs`,
+    or `BODY_SECS`."""
+    try:
+        async with asyncio.timeout(BODY_SECS if secs is None else secs):
+            yield
+    except TimeoutError:
+        raise HttpError(408, "Request Timeout", "the body took too long") from None
+
+
 class WebServer:
     """Serves some routes. Construction raises TypeError for a route without a permission that
     `squall_common.security.actions` knows; `start`
@@ -132,7 +145,7 @@ class WebServer:
         port: int = 0,
         body_bytes_max: int = 1_048_576,
         idle_timeout_secs: float = 30.0,
-        body_timeout_secs: float = 30.0,
+        body_timeout_secs: float = BODY_SECS,
         stop_grace_secs: float = 5.0,
         connections_max: int = 1024,
         authorizer: Authorizer | None = None,
@@ -252,18 +265,15 @@ class WebServer:
         """The body as text. Raises HttpError: too large, too slow, not UTF-8."""
         # Not by request.read(), which keeps the bytes as long as the request is under way.
         body = bytearray()
-        try:
-            async with asyncio.timeout(self._body_timeout_secs):
-                async for piece in request.content.iter_any():
-                    body += piece
-                    if len(body) > self._body_bytes_max:
-                        raise HttpError(
-                            413,
-                            "Request Entity Too Large",
-                            f"the body has more than {self._body_bytes_max} bytes",
-                        )
-        except TimeoutError:
-            raise HttpError(408, "Request Timeout", "the body took too long") from None
+        async with body_in_time(self._body_timeout_secs):
+            async for piece in request.content.iter_any():
+                body += piece
+                if len(body) > self._body_bytes_max:
+                    raise HttpError(
+                        413,
+                        "Request Entity Too Large",
+                        f"the body has more than {self._body_bytes_max} bytes",
+                    )
         try:
             return body.decode()
         except UnicodeDecodeError:

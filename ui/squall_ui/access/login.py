@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from html import escape
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 from aiohttp import web
 
 from squall_common.daemon import fast_json
-from squall_common.daemon.web import HttpError, Route, call_of
+from squall_common.daemon.web import HttpError, Route, body_in_time, call_of
 from squall_common.security.audit import AuditLog
 from squall_thrift.serving.authentication import RefusedError
 from squall_thrift.serving.authorization import PUBLIC
@@ -29,6 +29,7 @@ POLICY = (
     "frame-ancestors 'none'"
 )
 _BODY_BYTES_MAX = 32_768
+_FIELDS_MAX = 10
 _NEXT_CHARS_MAX = 2_000
 
 
@@ -188,6 +189,14 @@ def local_path(where: str) -> str:
 async def _form_of(request: web.Request) -> dict[str, str]:
     if request.content_type != "application/x-www-form-urlencoded":
         raise HttpError(415, "415 Unsupported Media Type", "a form is expected")
-    if (request.content_length or 0) > _BODY_BYTES_MAX:
-        raise HttpError(413, "413 Request Entity Too Large", "the form is too large")
-    return {name: str(value) for name, value in (await request.post()).items()}
+    # Whatever its length is said to be: anyone may send one.
+    body = bytearray()
+    async with body_in_time():
+        async for piece in request.content.iter_any():
+            body += piece
+            if len(body) > _BODY_BYTES_MAX:
+                raise HttpError(413, "413 Request Entity Too Large", "the form is too large")
+    try:
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_FIELDS_MAX))
+    except ValueError as error:
+        raise HttpError(400, "400 Bad Request", "the form cannot be read") from error

@@ -29,7 +29,7 @@ from squall_common.config.options.typed import ClientOptions
 from squall_common.daemon import fast_json
 from squall_common.daemon.logs import get_logger
 from squall_common.daemon.parent import end_with_parent
-from squall_common.daemon.web import HttpError, Route, call_of
+from squall_common.daemon.web import HttpError, Route, body_in_time, call_of
 from squall_common.errors import NimbusError, SquallError
 from squall_common.history.recommendation import read_report, recommendation_of, running_of
 from squall_common.history.settings import history_url
@@ -111,7 +111,9 @@ class Reports:
     ) -> tuple[storm.TopologySummary, bytes]:
         """The topology, and its report on the `span` of the body."""
         try:
-            span = (await request.json())["span"]
+            async with body_in_time():
+                body = await request.json()
+            span = body["span"]
             since = SPANS[span]
         except (ValueError, KeyError, TypeError):
             known = ", ".join(SPANS)

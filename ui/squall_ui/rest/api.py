@@ -10,7 +10,7 @@ from aiohttp import web
 
 from squall_common.daemon import fast_json
 from squall_common.daemon.logs import get_logger
-from squall_common.daemon.web import Handler, HttpError, Route, call_of
+from squall_common.daemon.web import Handler, HttpError, Route, body_in_time, call_of
 from squall_ui.rest import actions, cluster, component, graph, topology
 from squall_ui.rest.endpoints import PREFIX, Ask, Endpoint, RequestError, Site, problem
 from squall_ui.rest.openapi import document
@@ -87,10 +87,11 @@ async def answered(one: Endpoint, ask: Ask) -> Any:
 
 async def _body(request: web.Request) -> Any:
     raw = bytearray()
-    async for piece in request.content.iter_any():
-        raw += piece
-        if len(raw) > _BODY_BYTES_MAX:
-            raise HttpError(413, "413 Request Entity Too Large", "the body is too large")
+    async with body_in_time():
+        async for piece in request.content.iter_any():
+            raw += piece
+            if len(raw) > _BODY_BYTES_MAX:
+                raise HttpError(413, "413 Request Entity Too Large", "the body is too large")
     if not raw.strip():
         return None
     try:

@@ -94,6 +94,40 @@ async def test_a_browser_logs_in_and_out_and_its_streams_end(site: Site) -> None
     ]
 
 
+async def test_the_form_of_a_stranger_is_bounded_in_size_fields_and_time(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    ends = asyncio.Event()
+
+    async def pieces(*found: bytes, wait: bool = False) -> AsyncIterator[bytes]:
+        for one in found:
+            yield one
+        if wait:
+            await ends.wait()
+
+    async def status(body: AsyncIterator[bytes]) -> int:
+        async with site.session.post(site.url("/login"), data=body, headers=form) as answer:
+            return answer.status
+
+    async with asyncio.timeout(20):
+        # Without a Content-Length.
+        assert await status(pieces(b"token=", b"x" * 40_000)) == 413
+        assert await status(pieces(b"a&" * 10_000)) == 400
+        assert await status(pieces(b"token=%ff\xff")) == 400
+        assert await status(pieces(b"token=x")) == 401
+        monkeypatch.setattr("squall_common.daemon.web.BODY_SECS", 0.1)
+        assert await status(pieces(b"token=", wait=True)) == 408
+    alice = {"Authorization": f"Bearer {await site.token('alice')}"}
+    for path in ("/api/v1/topology/x/kill/0", "/reports/x"):
+        slow = pieces(b"{", wait=True)
+        async with (
+            asyncio.timeout(20),
+            site.session.post(site.url(path), data=slow, headers=alice) as answer,
+        ):
+            assert answer.status == 408, path
+
+
 async def ended(stream: aiohttp.ClientResponse) -> None:
     async with asyncio.timeout(20):
         try:
