@@ -160,13 +160,16 @@ class BlobStore:
         self._check(key, create)
         return BlobWriter(self, key, self._writing, create, acl, replication)
 
-    def put(self, key: str, data: bytes, *, acl: tuple[Access, ...] | None = None) -> BlobMeta:
-        """Store a whole blob; if it exists with other content, as a new version."""
+    def put(
+        self, key: str, data: bytes, *, acl: tuple[Access, ...] | None = None, above: int = 0
+    ) -> BlobMeta:
+        """Store a whole blob; if it exists with other content, as a new version, which is higher
+        than `above`, too."""
         if key in self and self.meta(key).sha256 == hashlib.sha256(data).hexdigest():
             return self.meta(key)
         writer = self.write(key, create=key not in self, acl=acl)
         writer.write(data)
-        return writer.commit()
+        return writer.commit(above=above)
 
     def put_file(
         self, key: str, source: Path, *, acl: tuple[Access, ...] | None = None

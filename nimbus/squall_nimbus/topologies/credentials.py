@@ -115,7 +115,9 @@ class CredentialsKeeper:
             last = 0
         number = max(last + 1, int(self._clock.time() * 1000))
         data = TopologyCredentials(topology_id, number, values).to_bytes()
-        await asyncio.to_thread(self._blobs.put, key, data, acl=NOBODY)
+        # The version that counts may not have come here yet.
+        above = await self._replication.version_above(key)
+        await asyncio.to_thread(self._blobs.put, key, data, acl=NOBODY, above=above)
         return key
 
     async def replace(self, topology_id: str, values: Mapping[str, str], fence: Fence) -> None:
@@ -161,7 +163,7 @@ class CredentialsKeeper:
         if base is None:
             return
         conf = self._topology_store.get(topology_id).conf
-        before = self.read(topology_id)
+        before = await self._newest(topology_id)
         after = dict(before.values)
         for plugin in self._renewing:
             after = await self._call(
@@ -173,10 +175,23 @@ class CredentialsKeeper:
         async with locks.hold(topology_name_of(topology_id)):
             if await self._state.storm_base(topology_id) is None:
                 return  # it was removed meanwhile
-            if self.read(topology_id).number != before.number:
+            if (await self._newest(topology_id)).number != before.number:
                 return  # its user has replaced them meanwhile: they are renewed next time
             await self.replace(topology_id, after, fence)
         log.info("credentials_renewed", topology_id=topology_id, owner=base.owner)
+
+    async def _newest(self, topology_id: str) -> TopologyCredentials:
+        """As `read`. Raises SquallError also while the version that counts is not here: it comes
+        from another Nimbus, and what is here lacks what their user has set since."""
+        key = credentials_blob_key(topology_id)
+        record, here = await self._state.blob(key), self._blobs.find(key)
+        if record is not None:
+            meta = record[0].meta
+            if here is None or (here.version, here.sha256) != (meta.version, meta.sha256):
+                raise SquallError(
+                    f"version {meta.version} of the credentials of {topology_id} is not here yet"
+                )
+        return self.read(topology_id)
 
     async def _call(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.support.nimbus_service import LocalNimbus, LocalPeers, eventually
 from squall_common.cluster import codec, paths
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.stores.memory import MemoryEnsemble, MemoryStore
-from squall_common.cluster.values import Credentials, SupervisorInfo
+from squall_common.cluster.values import BlobRecord, Credentials, SupervisorInfo
 from squall_common.errors import ConfigError, SquallError
 from squall_common.names import credentials_blob_key
 from squall_common.security.credentials import TopologyCredentials
@@ -148,6 +149,30 @@ async def test_a_supervisor_gets_them_sealed_if_it_runs_the_topology(nimbus: Loc
         with pytest.raises(storm.AuthorizationException, match=r"for supervisors only|only Nimbus"):
             await nimbus.call(method, credentials_blob_key(topology_id))
     await state.close()
+
+
+async def test_a_leader_without_the_newest_ones_renews_no_older_ones_and_takes_a_replacement(
+    nimbus: LocalNimbus,
+) -> None:
+    topology_id = await nimbus.submit(options=options(user="ann"))
+    one, key = nimbus.nimbus, credentials_blob_key(topology_id)
+    # The leader before had a newer version, and has died before others had it.
+    here = one.blobs.meta(key)
+    newer = BlobRecord(replace(here, version=here.version + 1, sha256="0" * 64))
+    found = await one.state.blob(key)
+    assert found is not None
+    await one.state.put_blobs([(newer, found[1])], guard=await one.fence())
+    await renew(nimbus)
+    found = await one.state.blob(key)
+    assert found is not None
+    assert found[0] == newer, "it still counts"
+    assert one.blobs.meta(key) == here
+    await nimbus.call("uploadNewCredentials", "wordcount", storm.Credentials(creds={"user": "x"}))
+    found = await one.state.blob(key)
+    assert found is not None
+    assert found[0].meta.version > newer.meta.version
+    assert found[0].meta.sha256 == one.blobs.meta(key).sha256
+    assert one.credentials.read(topology_id).values == {"user": "x"}
 
 
 async def test_they_end_with_their_topology(nimbus: LocalNimbus) -> None:
