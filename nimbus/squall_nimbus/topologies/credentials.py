@@ -212,14 +212,15 @@ class CredentialsKeeper:
         loop = asyncio.get_running_loop()
         work = loop.run_in_executor(self._threads, call, changed, dict(conf), owner)
         work.add_done_callback(lambda done: self._ended(topology_id, done))
+        patience = asyncio.timeout(_PLUGIN_SECS)
         try:
-            async with asyncio.timeout(_PLUGIN_SECS):
+            async with patience:
                 await asyncio.shield(work)
-        except TimeoutError:
-            raise SquallError(
-                f"{name} did not return within {_PLUGIN_SECS:.0f} s for {topology_id}"
-            ) from None
         except Exception as error:
+            if patience.expired():
+                raise SquallError(
+                    f"{name} did not return within {_PLUGIN_SECS:.0f} s for {topology_id}"
+                ) from None
             raise SquallError(
                 f"{name} raised {type(error).__name__} for {topology_id}",
                 hint="Its message is left out, since it may have a secret.",

@@ -34,6 +34,8 @@ class Ticket:
     def populate_credentials(self, credentials: dict[str, str], conf: Any, owner: str) -> None:
         if conf.get("my.refuse"):
             raise RuntimeError(CANARY)
+        if conf.get("my.timeout"):
+            raise TimeoutError(CANARY)  # of its own: what it asks has not answered
         credentials["ticket"] = f"{owner}-0"
 
     def renew(self, credentials: dict[str, str], conf: Any, owner: str) -> None:
@@ -87,6 +89,8 @@ async def test_a_plugin_that_raises_changes_nothing_and_its_text_is_in_no_log(
     with pytest.raises(ThriftApplicationError, match="Ticket raised RuntimeError") as caught:
         await nimbus.submit("refused", conf={"my.refuse": True})
     assert CANARY not in str(caught.value)
+    with pytest.raises(ThriftApplicationError, match="Ticket raised TimeoutError"):
+        await nimbus.submit("slow", conf={"my.timeout": True})
     topology_id = await nimbus.submit("kept", conf={"my.raise": True})
     await renew(nimbus)
     assert nimbus.nimbus.credentials.read(topology_id).values == {"ticket": "anonymous-0"}
