@@ -8,6 +8,7 @@ from pathlib import Path
 
 from squall_common.daemon.logs import get_logger
 from squall_common.security.credentials import TopologyCredentials
+from squall_thrift.serving.throttle import Throttle
 
 log = get_logger(__name__)
 
@@ -22,6 +23,7 @@ class CredentialsFile:
         self._topology_id = topology_id
         self._seen: tuple[int, int, int] | None = None
         self._number = 0
+        self._throttle = Throttle()
 
     def read(self) -> Mapping[str, str] | None:
         """The credentials, if they are newer than at the last call; else None."""
@@ -30,13 +32,20 @@ class CredentialsFile:
             seen = (found.st_ino, found.st_mtime_ns, found.st_size)
             if seen == self._seen:
                 return None
+            data = self._path.read_bytes()
             self._seen = seen
-            read = TopologyCredentials.from_bytes(self._path.read_bytes(), self._topology_id)
+            read = TopologyCredentials.from_bytes(data, self._topology_id)
             if read.number > self._number:
                 self._number = read.number
                 return read.values
         except FileNotFoundError:
             pass
         except (OSError, ValueError) as error:  # those that it has still count
-            log.warning("credentials_unreadable", topology_id=self._topology_id, error=error)
+            if (left_out := self._throttle.left_out("unreadable")) is not None:
+                log.warning(
+                    "credentials_unreadable",
+                    topology_id=self._topology_id,
+                    error=error,
+                    left_out=left_out,
+                )
         return None

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
+
+import pytest
 
 from squall_common.security.credentials import TopologyCredentials
 from squall_worker.credentials import CredentialsFile
@@ -40,4 +43,20 @@ def test_a_file_that_cannot_be_read_changes_nothing(tmp_path: Path) -> None:
     assert file.read() is None
     path.rmdir()
     put(path, 1, user="ann")
+    assert file.read() == {"user": "ann"}
+
+
+def test_a_file_that_cannot_be_opened_just_now_is_read_the_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "credentials.json"
+    file = CredentialsFile(path, ID)
+    put(path, 1, user="ann")
+
+    def fails(self: Path) -> bytes:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", fails)
+        assert file.read() is None
     assert file.read() == {"user": "ann"}
