@@ -140,6 +140,8 @@ class UserViewers:
     async def _look(self) -> None:
         now = time.monotonic()
         for key, viewer in list(self._viewers.items()):
+            if self._viewers.get(key) is not viewer:
+                continue  # it made room while another was closed, and its user may have a new one
             assert viewer.visitor is not None
             # Of its proof, not of one of its sessions.
             proof = Visitor(viewer.visitor.proved, viewer.visitor.token)
