@@ -99,7 +99,8 @@ class LogLists:
             here = await asyncio.to_thread(self._topologies)
             for begin in range(0, len(here), _ASKED_MAX):
                 await self._ask(here[begin : begin + _ASKED_MAX])
-            kept = {name: acl for name, acl in self._lists.items() if name in set(here)}
+            present = set(here)
+            kept = {name: acl for name, acl in self._lists.items() if name in present}
             if kept.keys() != self._lists.keys():
                 self._lists = kept
                 await self._keep()
