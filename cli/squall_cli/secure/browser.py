@@ -53,7 +53,7 @@ async def _ask(client: ClientOptions, base: str, token_file: Path) -> str:
     )
     credentials = credentials_of(by_token, Role.UI)
     if credentials is None:
-        raise SquallError("this cluster is open: nobody logs in")
+        raise SquallError("this cluster is open: it has no logins")
     try:
         headers = credentials.http_headers()
         async with (
