@@ -368,7 +368,9 @@ class WebServer:
             call = Call(f"{route.method} {route.path}", where, name, identity)
             _CALL.set(call)
             try:
-                self._authorizer.authorize(call, route.permission)
+                # A stranger, who got here because the route is PUBLIC, has nothing to decide on.
+                if identity is not None or not secure:
+                    self._authorizer.authorize(call, route.permission)
                 if identity is None:
                     return await route.handler(request)
                 task = asyncio.current_task()

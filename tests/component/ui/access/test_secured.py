@@ -259,6 +259,20 @@ async def test_logs_are_for_whom_the_topology_names_and_outlive_it(site: Site) -
                            logs=True))[0] == 404  # fmt: skip
 
 
+async def test_a_stranger_gets_the_login_of_the_logviewer_and_no_log(site: Site) -> None:
+    status, text = await site.ask("/login", logs=True)
+    assert status == 200
+    assert "Log in" in text
+    assert (await site.ask("/static/app.css", logs=True))[0] == 200
+    wrong = {"token": "wrong"}
+    assert (await site.ask("/login", logs=True, method="POST", data=wrong))[0] == 401
+    token = {"token": await site.token("alice")}
+    assert (await site.ask("/login", logs=True, method="POST", data=token))[0] == 303
+    assert (await site.ask("/logout", logs=True, method="POST"))[0] == 303
+    for path in ("/", "/api/v1/files", "/api/v1/daemonlog?file=nimbus.log"):
+        assert (await site.ask(path, logs=True))[0] == 401
+
+
 def _absent(file: str) -> str:
     return json.dumps(
         {"error": "404 Not Found", "errorMessage": f"there is no file {file} here"},
