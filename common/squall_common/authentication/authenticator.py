@@ -101,14 +101,18 @@ class PeerAuthenticator:
                 raise RefusedError(f"unknown mechanism {mechanism!r}")
         except (mechanisms.ResponseError, TokenError, CertificateError, IdentityError) as error:
             raise RefusedError(str(error)) from error
-        user = proved.caller.user
-        if user is not None:
-            proved = replace(
-                proved, caller=replace(proved.caller, groups=await self._groups.of(user))
-            )
-        if act_for is not None and act_for != user:
+        proved = await self.with_groups(proved)
+        if act_for is not None and act_for != proved.caller.user:
             proved = replace(proved, caller=await self._acting(proved.caller, act_for))
         return proved
+
+    async def with_groups(self, proved: Proved) -> Proved:
+        """With the groups that its user is in now."""
+        user = proved.caller.user
+        if user is None:
+            return proved
+        groups = await self._groups.of(user)
+        return replace(proved, caller=replace(proved.caller, groups=groups))
 
     def refused(self, peer: str, reason: str) -> None:
         self._audit.stranger(peer, reason)

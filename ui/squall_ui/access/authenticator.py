@@ -80,7 +80,8 @@ class WebPeers:
         if session is not None:
             found = self.sessions.find(session)
             if found is not None:
-                return Visitor(found.proved, found.token, session)
+                proved = await self._peers.with_groups(found.proved)
+                return Visitor(proved, found.token, session)
         if certificate is None:
             return None
         proved = await self._peers.accept(

@@ -14,6 +14,7 @@ from tests.support.nimbus_service import eventually
 from tests.support.secured_nimbus import Certificates
 from tests.support.secured_site import COOKIE, Site, running
 
+from squall_common.authentication.groups import Groups
 from squall_common.security.identity import Role
 from squall_thrift import storm
 
@@ -271,6 +272,28 @@ async def test_a_stranger_gets_the_login_of_the_logviewer_and_no_log(site: Site)
     assert (await site.ask("/logout", logs=True, method="POST"))[0] == 303
     for path in ("/", "/api/v1/files", "/api/v1/daemonlog?file=nimbus.log"):
         assert (await site.ask(path, logs=True))[0] == 401
+
+
+async def test_a_session_has_the_groups_that_its_user_is_in_now(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member_of = {"eve": frozenset({"ops"})}
+
+    async def of(self: Groups, user: str) -> frozenset[str]:
+        return member_of.get(user, frozenset())
+
+    monkeypatch.setattr(Groups, "of", of)
+    topology_id = await site.submit("alice", "count", {"logs.groups": ["ops"]})
+    form = {"token": await site.token("eve")}
+    async with site.session.post(
+        site.url("/login", logs=True), data=form, allow_redirects=False
+    ) as answer:
+        session = answer.cookies["__Host-squall-logviewer"].value
+    cookie = {"Cookie": f"__Host-squall-logviewer={session}"}
+    path = f"/api/v1/part?file={topology_id}/6700/worker.log"
+    assert (await site.ask(path, headers=cookie, logs=True))[0] == 200
+    member_of.clear()
+    assert (await site.ask(path, headers=cookie, logs=True))[0] == 404
 
 
 def _absent(file: str) -> str:
