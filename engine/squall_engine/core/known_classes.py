@@ -16,12 +16,12 @@ components); a list of classes made at the submit (it lacks what a component imp
 
 from __future__ import annotations
 
-import importlib
 import sys
 import types
 from collections.abc import Iterable
 
 from squall_common.daemon.logs import get_logger
+from squall_common.topology.import_paths import import_stored_module
 from squall_common.topology.model import PythonObject, Topology
 
 log = get_logger(__name__)
@@ -60,7 +60,7 @@ class KnownClasses:
             if module in sys.modules:
                 continue
             try:
-                importlib.import_module(module)
+                import_stored_module(module)
             except (Exception, SystemExit) as error:  # the user's code
                 log.warning("component_module_not_imported", module=module, error=error)
 

@@ -12,7 +12,6 @@ the data points of all workers (decision 0080). They travel as sections of their
 from __future__ import annotations
 
 import asyncio
-import importlib
 import itertools
 import queue
 import random
@@ -40,6 +39,7 @@ from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError, describe
 from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK
+from squall_common.topology.import_paths import import_stored_module
 from squall_common.topology.model import WorkerSlot
 from squall_common.topology.system import consumer_ids
 from squall_engine.core.codec import CodecError
@@ -115,7 +115,7 @@ class Registration:
         """Import and construct the consumer. Raises SquallError."""
         module, _, name = self.class_path.rpartition(".")
         try:
-            consumer = getattr(importlib.import_module(module), name)()
+            consumer = getattr(import_stored_module(module), name)()
         except Exception as error:
             raise SquallError(
                 f"metrics consumer {self.class_path} cannot be created: {describe(error)}"

@@ -14,9 +14,12 @@ import pytest
 
 from squall import Columns, LocalCluster, ReplayingSpout
 from squall_common.component.metrics.consumers import LoggingMetricsConsumer
+from squall_common.topology import import_paths
 from squall_common.topology.import_paths import import_path
 from squall_common.topology.model import PythonObject, Topology
 from squall_common.topology.thrift import from_thrift
+from squall_engine.core.known_classes import KnownClasses
+from squall_engine.observe.metrics import Registration
 from squall_thrift import storm
 from squall_thrift.codec import from_bytes
 
@@ -59,3 +62,16 @@ def test_what_was_stored_before_modules_moved_again_loads() -> None:
     assert import_path("squall_common.component.columns:Columns") is Columns
     stored_name = "squall_common.component.metrics:LoggingMetricsConsumer"
     assert import_path(stored_name) is LoggingMetricsConsumer
+    entry = {"class": stored_name.replace(":", ".")}
+    assert isinstance(Registration.parse(entry).make(), LoggingMetricsConsumer)
+
+
+def test_values_find_the_classes_of_a_component_whose_module_moved(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "lives_here.py").write_text("class Kept: pass\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(import_paths._STORED_MODULES, "lived_there", "lives_here")
+    found = KnownClasses(["lived_there"]).find("lives_here:Kept")
+    monkeypatch.delitem(sys.modules, "lives_here", raising=False)
+    assert found is not None
