@@ -57,6 +57,8 @@ def write(
         if sink.key:
             frame = newest(numbered(frame, sink), sink, files)
         data = frame.toArrow()
+        if there and not anew:
+            _check_fits(data, sink)
         if not sink.key or anew:
             _put(data, sink, properties, anew=anew)
         else:
@@ -66,6 +68,33 @@ def write(
             f"{sink.where}: Delta table {sink.path}: {' '.join(str(error).split())}"
         ) from error
     return True
+
+
+def _check_fits(data: Any, sink: Sink) -> None:
+    """Raises SquallError for tuples of which the table would lose something: Delta Lake itself
+    leaves out a column that the table does not have when it merges, and cuts 1.5 off to 1."""
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+    there = pa.schema(DeltaTable(sink.path).schema())
+    missing = [name for name in sink.fields if name not in there.names]
+    if missing:
+        raise SquallError(
+            f"{sink.where}: Delta table {sink.path} has no column {', '.join(missing)} (it has "
+            f"{', '.join(there.names)})",
+            hint="choose another table, or write it anew: --overwrite",
+        )
+    for name in sink.fields:
+        type_ = there.field(name).type
+        if pa.types.is_integer(type_) and pa.types.is_floating(data.schema.field(name).type):
+            try:
+                data[name].cast(type_)
+            except pa.ArrowInvalid:
+                raise SquallError(
+                    f"{sink.where}: field {name!r} has fractions, and its column in Delta table "
+                    f"{sink.path} is of type {type_}",
+                    hint="choose another table, or write it anew: --overwrite",
+                ) from None
 
 
 def _put(data: Any, sink: Sink, properties: Any, *, anew: bool) -> None:
