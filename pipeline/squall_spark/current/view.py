@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -219,10 +218,11 @@ class View:
             return
         # What the link points to outlives a loss of power.
         here = Path(folder.url)
-        for file in _files(here):
-            sync_file(file)
-        for made in (here, here.parent):
-            sync_dir(made)
+        for made in (*here.rglob("*"), here, here.parent):
+            if made.is_dir():
+                sync_dir(made)
+            else:
+                sync_file(made)
         beside = Path(self.url, f"{_POINTER}.{os.getpid()}")
         beside.unlink(missing_ok=True)
         beside.symlink_to(f"{_VERSIONS}/{version.name}")
@@ -258,7 +258,3 @@ def view_folder(path: str) -> str:
     if name is None:
         raise SquallError(f"{path} is not a view of current values, or nothing was written yet")
     return view.folder_of(name)
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    return (path for path in folder.rglob("*") if path.is_file())

@@ -43,6 +43,25 @@ def test_the_link_and_the_file_behind_a_url_name_the_version(tmp_path: Path) -> 
         view_folder(str(tmp_path))
 
 
+def test_all_folders_of_a_version_are_durable_before_the_link_is_switched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of --partition-by, too."""
+    version = tmp_path / "_versions" / VERSION.name
+    (version / "day=1").mkdir(parents=True)
+    (version / "day=1" / "part-0.parquet").touch()
+    synced: list[Path] = []
+
+    def sync(path: Path) -> None:
+        if not (tmp_path / "current").is_symlink():
+            synced.append(path)
+
+    monkeypatch.setattr("squall_spark.current.view.sync_dir", sync)
+    monkeypatch.setattr("squall_spark.current.view.sync_file", sync)
+    View(str(tmp_path), "--current count")._switch(VERSION)
+    assert {*version.rglob("*"), version, version.parent} <= set(synced)
+
+
 def test_types_are_those_of_the_view_and_the_new_tuples(tmp_path: Path) -> None:
     view, sink = make(tmp_path), sink_of(str(tmp_path))
     guess = TypeGuess(sink.fields)
