@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -101,6 +102,14 @@ def statements(url: str, table: str, staged: str, gone: str, columns: Columns) -
     ]
 
 
+def writer_id(writer: str | None, sink: Sink, table: str) -> str:
+    """Names a stream's rows of a batch and its number in the database. Each batch job has another:
+    two at once, over data of two days, must not fill the same table."""
+    if writer is None:
+        return uuid.uuid4().hex[:24]
+    return hashlib.sha256(f"{writer}/{sink.stream}/{table}".encode()).hexdigest()[:24]
+
+
 def merge(
     frame: DataFrame, sink: Sink, writer: str | None, batch: int, *, files: int, anew: bool
 ) -> bool:
@@ -110,7 +119,7 @@ def merge(
     database = Database(frame.sparkSession, options)
     table = options["dbtable"]
     schema, dot, _ = table.rpartition(".")
-    id_ = hashlib.sha256(f"{writer}/{sink.stream}/{table}".encode()).hexdigest()[:24]
+    id_ = writer_id(writer, sink, table)
     staged, batches = f"{schema}{dot}squall_new_{id_}", f"{schema}{dot}{_BATCHES}"
     with _refused(sink, table):
         if writer is not None:
@@ -131,21 +140,23 @@ def merge(
     rows = rows.withColumn(GONE, rows[GONE].cast("int")).withColumnsRenamed(names)
     if options["url"].startswith("jdbc:sqlite:"):
         rows = rows.coalesce(1)  # it has one writer at a time
-    rows.write.format("jdbc").options(**{**options, "dbtable": staged}).mode("overwrite").save()
     columns = Columns(
         [database.quoted(names[name]) for name in sink.key],
         [database.quoted(names[name]) for name in others(sink)],
     )
-    with _refused(sink, table), database.transaction() as run:
-        if anew:
-            run(f"DELETE FROM {table}")
-        for sql in statements(options["url"], table, staged, database.quoted(GONE), columns):
-            run(sql)
-        if writer is not None:
-            run(f"DELETE FROM {batches} WHERE writer = '{id_}'")
-            run(f"INSERT INTO {batches} (writer, batch) VALUES ('{id_}', {batch})")
-    with contextlib.suppress(Exception), database.transaction() as run:
-        run(f"DROP TABLE {staged}")  # otherwise the next batch replaces it
+    try:
+        rows.write.format("jdbc").options(**{**options, "dbtable": staged}).mode("overwrite").save()
+        with _refused(sink, table), database.transaction() as run:
+            if anew:
+                run(f"DELETE FROM {table}")
+            for sql in statements(options["url"], table, staged, database.quoted(GONE), columns):
+                run(sql)
+            if writer is not None:
+                run(f"DELETE FROM {batches} WHERE writer = '{id_}'")
+                run(f"INSERT INTO {batches} (writer, batch) VALUES ('{id_}', {batch})")
+    finally:
+        with contextlib.suppress(Exception), database.transaction() as run:
+            run(f"DROP TABLE {staged}")  # otherwise the next batch of a stream replaces it
     return True
 
 

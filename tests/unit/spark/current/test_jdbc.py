@@ -9,7 +9,7 @@ import pytest
 from tests.unit.spark.current.support import sink_of
 
 from squall import SquallError
-from squall_spark.current.jdbc import Columns, check, statements
+from squall_spark.current.jdbc import Columns, check, statements, writer_id
 
 URL = "spark:jdbc?url={}&dbtable=now"
 
@@ -68,3 +68,9 @@ def test_a_known_database_needs_no_driver_class() -> None:
     url = URL.format("jdbc:postgresql://h/d")
     assert check(sink_of(url)).options["driver"] == "org.postgresql.Driver"
     assert check(sink_of(f"{url}&driver=other.Driver")).options["driver"] == "other.Driver"
+
+
+def test_two_batch_jobs_at_once_do_not_share_the_table_of_new_rows() -> None:
+    sink = sink_of(URL.format("jdbc:derby:x"))
+    assert writer_id("a", sink, "now") == writer_id("a", sink, "now") != writer_id("b", sink, "now")
+    assert writer_id(None, sink, "now") != writer_id(None, sink, "now")
