@@ -12,7 +12,9 @@ from squall import RewindableSpout, Stream, TopologyContext
 from squall_common.errors import InvalidTopologyError
 from squall_connectors.files.formats import Unreadable, checked, line_reader
 
-_PASSED_OVER_MAX = 1_000  # lines in one call, which holds the loop
+# In one call, which holds the loop:
+_PASSED_OVER_MAX = 1_000  # lines
+_PASSED_OVER_BYTES_MAX = 16 << 20
 
 FileId = str  # "device:inode": the split
 
@@ -126,7 +128,7 @@ class LinesSpout(RewindableSpout):
 
     def _emit_lines(self) -> Iterator[None]:
         """Emit the lines that are there, and stop after each."""
-        passed_over = 0
+        passed_over = passed_over_bytes = 0
         for of, followed in list(self._followed.items()):
             followed.file.seek(followed.position)
             while line := followed.file.readline(self._line_bytes_max + 1):
@@ -137,7 +139,12 @@ class LinesSpout(RewindableSpout):
                 row = self._row_of(followed, line, start, is_whole=is_whole)
                 if row is None:
                     passed_over += 1
-                    if passed_over % _PASSED_OVER_MAX == 0:
+                    passed_over_bytes += len(line)
+                    if (
+                        passed_over >= _PASSED_OVER_MAX
+                        or passed_over_bytes >= _PASSED_OVER_BYTES_MAX
+                    ):
+                        passed_over = passed_over_bytes = 0
                         yield
                     continue
                 self.emit(row, position=(of, followed.position))

@@ -158,6 +158,18 @@ def test_a_file_of_lines_that_cannot_be_read_does_not_hold_the_loop(tmp_path: Pa
     assert len(reader.errors) == 2_500
 
 
+def test_a_file_without_ends_of_lines_does_not_hold_the_loop(tmp_path: Path) -> None:
+    with (tmp_path / "a.txt").open("wb") as file:
+        file.truncate(200 << 20)  # takes no room on the disk
+    reader = Reader(tmp_path)
+    assert reader.read(calls=2) == []  # the first call has looked
+    (followed,) = reader.spout._followed.values()
+    assert 16 << 20 <= followed.position <= 32 << 20
+    reader.read(calls=1)
+    assert 32 << 20 <= followed.position <= 64 << 20
+    assert len(reader.errors) == 1
+
+
 def test_what_cannot_be_read_is_refused() -> None:
     with pytest.raises(InvalidTopologyError, match="poll_secs"):
         LinesSpout("*.txt", poll_secs=0)
