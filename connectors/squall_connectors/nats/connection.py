@@ -60,15 +60,15 @@ class _EncryptedClient(Client):
     def _connect_command(self) -> bytes:
         """The client's first message."""
         # Of a WebSocket (wss) the client sees to that itself, before the server's first message.
-        transport: Any = self._transport
-        if self._current_server is None or self._current_server.uri.scheme != "wss":
-            writer: Any = transport._io_writer
-            if writer.get_extra_info("ssl_object") is None:
-                host, port, *_ = writer.get_extra_info("peername")
+        server = self._current_server
+        if server is None or server.uri.scheme != "wss":
+            # (A WebSocket without TLS has no such writer.)
+            writer: Any = getattr(self._transport, "_io_writer", None)
+            if writer is None or writer.get_extra_info("ssl_object") is None:
+                at = "" if server is None else f" at {server.uri.hostname}:{server.uri.port}"
                 raise ConnectionError(
-                    f"the NATS server at {host}:{port} does not ask for TLS, so nothing was sent to"
-                    " it; give it a certificate (tls in its configuration), or leave out ca_file"
-                    " and tls://"
+                    f"the NATS server{at} does not ask for TLS, so nothing was sent to it; give it "
+                    "a certificate (tls in its configuration), or leave out ca_file and tls://"
                 )
         self.is_checked = True
         return super()._connect_command()
