@@ -302,7 +302,7 @@ def run_batch(
         for sink in plan.sinks:
             with step(sink.name):
                 look = frames.look(sink)
-            with step(f"writing {sink.path}"):
+            with step(f"writing {sink.shown}"):
                 write_output(frames, sink, look, mode=modes[sink])
             written.append(Written(sink, frames.counts.total("written", sink.name)))
         for component in frames.unread():

@@ -155,7 +155,7 @@ def _run(job: Job, session: Session, plan: SparkPlan, limits: Limits) -> None:
         except Exception as error:
             raise spark_error(error, job.log_file, plan) from error
     for one in done.written:
-        _say(f"wrote {one.rows} tuples of {one.sink.name!r} to {one.sink.path}")
+        _say(f"wrote {one.rows} tuples of {one.sink.name!r} to {one.sink.shown}")
     for stream, topic in done.topics.items():
         ends = ", ".join(f"{number}: {end}" for number, end in topic.ends.items())
         whom = "" if job.commit_group is None else f"; group {job.commit_group!r} goes on there"

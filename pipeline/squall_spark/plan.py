@@ -37,7 +37,7 @@ from squall_common.topology.model import (
     Topology,
 )
 from squall_common.topology.prepared import prepare
-from squall_spark.data.bindings import Format, Source, StreamName, Target
+from squall_spark.data.bindings import Format, Source, StreamName, Target, shown_place
 from squall_spark.traits import Column, Traits
 
 _NO_ARGUMENTS = b'{"args":[],"kwargs":{}}'
@@ -92,6 +92,11 @@ class Sink:
     def name(self) -> str:
         """Of a stream there may be both its tuples and its current values."""
         return f"{self.stream} (current)" if self.key else str(self.stream)
+
+    @property
+    def shown(self) -> str:
+        """Its path, without passwords."""
+        return shown_place(self.path, self.format)
 
     @property
     def where(self) -> str:
@@ -374,8 +379,9 @@ def _output_problems(topology: Topology, outputs: Sequence[Target]) -> Iterable[
         if times > 1:
             yield f"{'--current' if keyed else '--output'} {name} is given twice"
     places = [target.path for target in outputs]
+    formats = {target.path: target.format for target in outputs}
     for path in sorted({path for path in places if places.count(path) > 1}):
-        yield f"--output {path} is given twice"
+        yield f"--output {shown_place(path, formats[path])} is given twice"
 
 
 def _partition_problems(target: Target, fields: Sequence[str]) -> Iterable[str]:

@@ -200,7 +200,7 @@ def _computed(
             with step(sink.name):
                 look = frames.look(sink)
             if sink in modes:
-                with step(f"writing {sink.path}"), held([sink]):
+                with step(f"writing {sink.shown}"), held([sink]):
                     frame = write_output(frames, sink, look, mode=modes[sink])
             else:
                 frame = frames.typed(sink, look)

@@ -64,6 +64,10 @@ WRITABLE = frozenset(
         Format.SPARK,
     }
 )
+_HIDDEN = "***"
+_SECRET = re.compile(r"password|passwd|pwd|secret|token|credential", re.IGNORECASE)
+_SECRET_IN_URL = re.compile(rf"((?:{_SECRET.pattern})\w*=)[^&;]*", re.IGNORECASE)
+_LOGIN = re.compile(r"(?<=//)[^/@]*@|(?<=:thin:)[^/@]*/[^@]*@")
 _ONE_STREAM = frozenset({Format.TABLE, Format.KAFKA, Format.SPARK})  # as output
 
 
@@ -164,6 +168,20 @@ class Foreign:
                 hint="for example: spark:jdbc?url=jdbc:postgresql://host/db&dbtable=counts",
             )
         return cls(name, dict(pairs))
+
+
+def shown_place(path: str, format_: Format | None) -> str:
+    """A place for people and logs: without the passwords among the options of another format."""
+    if format_ is not Format.SPARK:
+        return path
+    name, question, query = path.partition("?")
+    shown = []
+    for option, value in parse_qsl(query, keep_blank_values=True):
+        if _SECRET.search(option):
+            value = _HIDDEN
+        value = _SECRET_IN_URL.sub(rf"\1{_HIDDEN}", _LOGIN.sub(f"{_HIDDEN}@", value))
+        shown.append(f"{option}={value}")
+    return f"{name}{question}{'&'.join(shown)}"
 
 
 def format_of_path(path: str) -> Format | None:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from squall_common.client.upload import size_text
 from squall_common.topology.model import GroupingKind
-from squall_spark.data.bindings import Format, Source
+from squall_spark.data.bindings import Format, Source, shown_place
 from squall_spark.data.look import Files, columns_in, files_of
 from squall_spark.plan import Sink, SparkPlan, Stage, StageKind
 from squall_spark.traits import Column
@@ -163,4 +163,4 @@ def _output(sink: Sink, *, streaming: bool) -> Iterator[str]:
 def _place(path: str, format_: Format | None) -> str:
     if format_ is Format.FRAME:
         return "a DataFrame"
-    return path if format_ is None else f"{format_.value}:{path}"
+    return path if format_ is None else f"{format_.value}:{shown_place(path, format_)}"

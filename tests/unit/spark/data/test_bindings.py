@@ -13,6 +13,7 @@ from squall_spark.data.bindings import (
     Target,
     parse_input,
     parse_output,
+    shown_place,
 )
 
 
@@ -75,3 +76,30 @@ def test_a_topic_and_a_table_hold_one_stream() -> None:
     for text in ("table:t", "kafka:h:1/t", "spark:orc"):
         with pytest.raises(SquallError, match="holds one stream"):
             parse_output(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ("url=jdbc:h2:mem&dbtable=now", "url=jdbc:h2:mem&dbtable=now"),
+        (
+            "url=jdbc:postgresql://h/d&user=app&password=s3",
+            "url=jdbc:postgresql://h/d&user=app&password=***",
+        ),
+        (
+            "url=jdbc:postgresql://h/d?user=app%26password%3Ds3",
+            "url=jdbc:postgresql://h/d?user=app&password=***",
+        ),
+        (
+            "url=jdbc:sqlserver://h%3Bpassword%3Ds3%3Bx%3D1",
+            "url=jdbc:sqlserver://h;password=***;x=1",
+        ),
+        ("uri=mongodb://app:s3@h/d", "uri=mongodb://***@h/d"),
+        ("url=jdbc:oracle:thin:app/s3@//h/d", "url=jdbc:oracle:thin:***@//h/d"),
+        ("awsSecretKey=s3&sslPassword=s3", "awsSecretKey=***&sslPassword=***"),
+    ],
+)
+def test_a_place_is_shown_without_its_passwords(options: str, shown: str) -> None:
+    assert shown_place(f"jdbc?{options}", Format.SPARK) == f"jdbc?{shown}"
+    assert shown_place("/out?password=1", Format.PARQUET) == "/out?password=1"
+    assert shown_place("console", Format.SPARK) == "console"
