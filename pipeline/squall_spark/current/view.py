@@ -230,14 +230,16 @@ class View:
         sync_dir(Path(self.url))
 
     def _clean(self, spark: SparkSession, current: str) -> None:
-        """Delete versions that nobody should read any more, and those that were not finished."""
+        """Delete versions that are older than those that are kept, and those that never were the
+        current one: what a killed driver has left has the number of the current one."""
         names = (self._folder / _VERSIONS).names()
-        finished = sorted(
+        number = current.partition("-")[0]
+        before = sorted(
             name
             for name in names
-            if name <= current and _MANIFEST in (self._folder / _VERSIONS / name).names()
+            if name < number and _MANIFEST in (self._folder / _VERSIONS / name).names()
         )
-        kept = {current, *finished[-_KEPT:]}
+        kept = {current, *before[1 - _KEPT :]}
         jvm: Any = spark.sparkContext._jvm
         conf = spark.sparkContext._jsc.hadoopConfiguration()
         for name in names:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 from tests.unit.spark.current.support import sink_of
@@ -60,6 +61,20 @@ def test_all_folders_of_a_version_are_durable_before_the_link_is_switched(
     monkeypatch.setattr("squall_spark.current.view.sync_file", sync)
     View(str(tmp_path), "--current count")._switch(VERSION)
     assert {*version.rglob("*"), version, version.parent} <= set(synced)
+
+
+def test_what_a_killed_driver_has_left_takes_no_version_away(tmp_path: Path) -> None:
+    """It was killed just before it would have switched."""
+    view = make(tmp_path)
+    names = ["000000001-a", "000000002-b", "000000003-c", "000000004-0", "000000004-d"]
+    for name in names[1:]:
+        make(tmp_path, replace(VERSION, name=name))
+    (tmp_path / "_versions" / "000000004-z").mkdir()
+    spark = MagicMock()
+    view._clean(spark, "000000004-d")
+    deleted = spark.sparkContext._jvm.org.apache.hadoop.fs.Path.call_args_list
+    left = ["000000001-a", "000000004-0", "000000004-z"]
+    assert sorted(call.args[0] for call in deleted) == [view.folder_of(name) for name in left]
 
 
 def test_types_are_those_of_the_view_and_the_new_tuples(tmp_path: Path) -> None:
