@@ -64,7 +64,7 @@ class View:
     # ---- what is there ----
 
     def current_name(self) -> str | None:
-        """The name of the current version; None if there is no view."""
+        """The name of the current version; None before the first batch."""
         if self._folder.is_local:
             try:
                 return Path(os.readlink(Path(self.url, _LINK))).name
@@ -126,8 +126,8 @@ class View:
         ):
             if there != wanted:
                 raise SquallError(
-                    f"{self._where}: the {what} of the view {self.url} is {', '.join(there)}, and "
-                    f"of the stream {', '.join(wanted)}",
+                    f"{self._where}: the view {self.url} has the {what} {', '.join(there)}, and "
+                    f"the stream {', '.join(wanted)}",
                     hint="choose another folder, or write it anew: --overwrite",
                 )
 
@@ -253,7 +253,7 @@ def view_folder(path: str) -> str:
 
         frame = spark.read.parquet(squall_spark.view_folder("/out/counts"))
 
-    Raises SquallError if there is no view.
+    Raises SquallError for a folder that is not a view.
     """
     view = View(path, "view_folder")
     name = view.current_name()

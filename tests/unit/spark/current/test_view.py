@@ -85,7 +85,7 @@ def test_types_are_those_of_the_view_and_the_new_tuples(tmp_path: Path) -> None:
     guess.guesses = [None, "str"]
     with pytest.raises(SquallError, match="field 'n' holds both int and str"):
         view.widen(sink, guess)
-    with pytest.raises(SquallError, match=r"the key of the view .* is word, and of the stream n"):
+    with pytest.raises(SquallError, match=r"the view .* has the key word, and the stream n"):
         view.widen(sink_of(str(tmp_path), ("n",)), guess)
 
 
