@@ -656,7 +656,9 @@ def test_columns_are_one_list_for_each_field(core):
 @pytest.mark.parametrize("change", [list.pop, list.clear, lambda row: row.append(1)])
 def test_columns_of_a_list_that_was_changed_after_its_emit_fail(core, change):
     errors = []
-    calls, _, counts = column_calls(core, one_worker(core), lambda *_: pytest.fail(), errors)
+    calls, _, counts = column_calls(
+        core, one_worker(core), lambda *_: pytest.fail("it ran"), errors
+    )
     rows = [["a", 1], ["b", 2], ["c", 3]]
     batch = batch_of(core, source(core, ("word", "n")), rows)
     change(rows[1])
