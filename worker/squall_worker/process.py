@@ -280,7 +280,10 @@ class Worker:
         assert self._state is not None
         view = ClusterView(self._state, spec.topology_id, self.slot, self._changed.set)
         reader = FirstReader(view, self.slot, changed=self._changed, now=self._clock.monotonic)
-        first = await reader.read(asyncio.shield(connecting), spec.last_known_file)
+        # Checkpoints need ZooKeeper, and all workers the same placement.
+        alone = options.topology_checkpoint_interval_secs is None
+        last_known = spec.last_known_file if alone else None
+        first = await reader.read(asyncio.shield(connecting), last_known)
         placement = first.placement
         await self._peers.follow(placement)
         epochs = None

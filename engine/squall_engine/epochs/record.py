@@ -85,6 +85,7 @@ class RecordZnode:
         self._store = store
         self._topology = topology
         self._path = path
+        self._seen = 0  # the highest version
 
     async def read(self) -> Record:
         """See RecordPlace."""
@@ -93,11 +94,21 @@ class RecordZnode:
     async def _read(self) -> tuple[Record, int]:
         try:
             data, stat = await self._store.get(self._path)
+            found, version = _decode(data, f"the znode {self._path}"), stat.version
         except NoNodeError:
-            return Record(history=new_history(self._topology)), _ANY
+            found, version = Record(history=new_history(self._topology)), _ANY
         except StoreError as error:
             raise StateStoreError(f"ZooKeeper does not answer: {error}") from error
-        return _decode(data, f"the znode {self._path}"), stat.version
+        if found.version < self._seen:
+            # Sinks would get again what they have got since.
+            raise StateStoreError(
+                f"ZooKeeper has version {found.version} of {self._path}, which had version "
+                f"{self._seen}",
+                hint="was it removed, or ZooKeeper put back? Kill the topology; to begin anew, "
+                "use another topology.state.url",
+            )
+        self._seen = found.version
+        return found, version
 
     async def replace(self, wanted: Record) -> bool:
         """See RecordPlace."""
@@ -113,6 +124,7 @@ class RecordZnode:
             return False
         except StoreError as error:
             raise StateStoreError(f"ZooKeeper does not answer: {error}") from error
+        self._seen = wanted.version
         return True
 
 

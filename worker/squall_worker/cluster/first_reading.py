@@ -61,13 +61,13 @@ class FirstReader:
         self._now = now
         self._answered = False  # by ZooKeeper, whatever the answer
 
-    async def read(self, connected: Awaitable[None], last_known: Path) -> FirstReading:
+    async def read(self, connected: Awaitable[None], last_known: Path | None) -> FirstReading:
         """The first reading that gives the slot work. `connected` returns once ZooKeeper has
         answered for the first time; `last_known` is the path of the supervisor's file, which may
-        not exist."""
+        not exist; None: only ZooKeeper counts."""
         reading = asyncio.ensure_future(self._from_zookeeper(connected))
         try:
-            known = _from_supervisor(last_known, self._slot)
+            known = None if last_known is None else _from_supervisor(last_known, self._slot)
             if known is not None:
                 await asyncio.wait({reading}, timeout=_WITHOUT_ZOOKEEPER_SECS)
                 if not reading.done() and not self._answered:

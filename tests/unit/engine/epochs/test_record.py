@@ -67,6 +67,20 @@ async def test_an_answer_that_is_lost_leaves_the_outcome_open() -> None:
         await one.replace(Record(2, 1, 1))
 
 
+async def test_a_record_that_was_removed_or_put_back_is_not_gone_on_from() -> None:
+    one, store = await place(MemoryEnsemble())
+    first = Record(1, 1, 1)
+    assert await one.replace(first)
+    data, stat = await store.get(PATH)
+    assert await one.replace(Record(2, 1, 1, 4, Name(1, 4, "manifest")))
+    await store.set(PATH, data, stat.version + 1)
+    with pytest.raises(StateStoreError, match=r"has version 1 of .*, which had version 2"):
+        await one.read()
+    await store.delete(PATH, -1)
+    with pytest.raises(StateStoreError, match="has version 0 of"):
+        await one.replace(first)
+
+
 async def test_a_damaged_record_is_named() -> None:
     one, store = await place(MemoryEnsemble())
     assert await one.replace(Record(1, 1, 1))

@@ -36,6 +36,7 @@ class Worker:
         self.ensemble = MemoryEnsemble()
         self.state = ClusterState(MemoryStore(self.ensemble))
         self.file = folder / "last-known.json"
+        self.reads_file = True
         changed = asyncio.Event()
         view = ClusterView(self.state, ID, HERE, changed.set)
         self.reader = FirstReader(view, HERE, changed=changed, now=time.monotonic)
@@ -46,7 +47,8 @@ class Worker:
             await self.connected.wait()
             await self.state.start()
 
-        return await asyncio.wait_for(self.reader.read(connect(), self.file), 10)
+        file = self.file if self.reads_file else None
+        return await asyncio.wait_for(self.reader.read(connect(), file), 10)
 
     def supervisor_knows(self, base: StormBase | None = BASE) -> None:
         self.file.write_bytes(LastKnown(OLD, base).serialize())
@@ -93,6 +95,17 @@ async def test_a_worker_whose_work_has_moved_does_not_start(
     await asyncio.sleep(0.2)  # well over the time that ZooKeeper has
     assert not reading.done()
     await assign(worker, NEW)
+    assert same_place(await reading, NEW)
+
+
+async def test_a_topology_with_checkpoints_waits_for_zookeeper(worker: Worker) -> None:
+    worker.supervisor_knows()
+    worker.reads_file = False
+    reading = asyncio.create_task(worker.read())
+    await asyncio.sleep(0.2)  # well over the time that ZooKeeper has
+    assert not reading.done()
+    await assign(worker, NEW)
+    worker.connected.set()
     assert same_place(await reading, NEW)
 
 
