@@ -103,8 +103,12 @@ def fan_out(width: int, total: int) -> Topology:
     return builder.build()
 
 
+_PAYLOADS = 1_000
+
+
 class Payloads(CountingSpout):
-    """Strings of a given number of bytes."""
+    """Strings of a given number of bytes. Neighbours differ, from two bytes on: a column of equal
+    strings crosses to another worker as one of them."""
 
     outputs = ("payload",)
 
@@ -114,13 +118,13 @@ class Payloads(CountingSpout):
 
     def open(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         super().open(conf, context)
-        self.payload = "x" * self.size
+        self.payloads = [f"{n:03}".rjust(self.size, "x")[-self.size :] for n in range(_PAYLOADS)]
 
     def next_tuple(self) -> None:
         sent = self.sent
         if sent < self.total:
             self.sent = sent + 1
-            self.emit((self.payload,), message_id=sent)
+            self.emit((self.payloads[sent % _PAYLOADS],), message_id=sent)
 
 
 class CheckedSink(Bolt):
