@@ -147,7 +147,7 @@ chaos: $(STAMP) ## Kill, stop and cut off everything: SECONDS=600 SEED=7 (some t
 soak: $(STAMP) ## Run simulation, property and chaos tests for hours, with far more random input
 	$(BIN)/python -m tests.simulation --seeds 5000 --from 100000
 	SQUALL_SOAK=1 $(BIN)/python -m pytest -q -n 2 tests/simulation
-	$(BIN)/python -m tests.native --secs 3600
+	SQUALL_SOAK=1 $(BIN)/python -m tests.native --secs 3600
 	SQUALL_SOAK=1 $(BIN)/python -m pytest -q -n 2 --timeout 7200 tests/property
 	SQUALL_SOAK=1 $(BIN)/python -m pytest -q tests/integration/test_topology_life.py \
 	  tests/integration/test_dependencies.py tests/integration/test_exactly_once_kills.py

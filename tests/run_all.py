@@ -96,8 +96,8 @@ STAGES = (
         ),
         90,
     ),
-    # The compiled core with sanitizers, and what it reads off the wire fuzzed.
-    Stage("native", ((sys.executable, "-m", "tests.native"),), 60),
+    # The compiled core with sanitizers; whatever reads bytes of others, fuzzed.
+    Stage("native", ((sys.executable, "-m", "tests.native"),), 100),
     Stage(
         "simulation",
         (

@@ -1,7 +1,9 @@
 """`python -m tests.native [--secs N]`: builds the core and the memory of rings with warnings as
 errors and with the address and undefined-behaviour sanitizers, runs their tests and the model of
-trees with them, and fuzzes the core for that long. (The tests of the memory are a fuzzer:
-Hypothesis writes what a hostile neighbour might; SQUALL_SOAK=1 for more of it.)
+trees with them, and fuzzes the core for that long. Beside it the other targets of the fuzzer, which
+are in Python, get as long each. The inputs are the same in each run, unless SQUALL_SOAK=1. (The
+tests of the memory are a fuzzer: Hypothesis writes what a hostile neighbour might; SQUALL_SOAK=1
+for more of it.)
 
 Users' builds have neither the warnings nor the sanitizers. The build is kept in build/bench/cores
 until the source changes.
@@ -17,6 +19,7 @@ import sys
 from pathlib import Path
 
 from bench import variants
+from tests.fuzz.targets import NAMES
 
 ROOT = Path(__file__).resolve().parents[2]
 _SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
@@ -78,7 +81,7 @@ def _run(core: Path, ring: Path, libraries: list[str], *arguments: str) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.native", description=__doc__)
-    parser.add_argument("--secs", default="5", help="how long to fuzz")
+    parser.add_argument("--secs", default="20", help="how long to fuzz each target")
     arguments = parser.parse_args()
     libraries = [path for name in ("libasan.so", "libubsan.so") if (path := _library(name))]
     if len(libraries) < 2:
@@ -93,9 +96,20 @@ def main() -> int:
     )
     ring = _ring()
     plugin = ("-p", "tests.native.core_at", "-p", "no:cacheprovider")
-    failed = _run(core, ring, libraries, "-m", "pytest", "-q", "-x", *plugin, *_TESTS)
-    failed |= _run(core, ring, libraries, "-c", _FUZZ, "--secs", arguments.secs)
-    return 1 if failed else 0
+    options = ["--secs", arguments.secs]
+    if os.environ.get("SQUALL_SOAK") != "1":
+        options += ["--seed", "1"]
+    others = [name for name in NAMES if name != "sections"]
+    beside = subprocess.Popen([sys.executable, "-m", "tests.fuzz", *others, *options], cwd=ROOT)
+    try:
+        failed = _run(core, ring, libraries, "-m", "pytest", "-q", "-x", *plugin, *_TESTS)
+        failed |= _run(core, ring, libraries, "-c", _FUZZ, "sections", *options)
+    except BaseException:
+        beside.kill()
+        raise
+    finally:
+        status = beside.wait()
+    return 1 if failed or status else 0
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequ
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from aiohttp import web
 
@@ -203,6 +203,9 @@ class WebServer:
         loop = asyncio.get_running_loop()
         address = await self._address()
         await self._runner.setup()
+        server = self._runner.server
+        assert server is not None
+        server.request_handler = _checked(server.request_handler)
         try:
             if self._authenticator is None:
                 self._listener = await loop.create_server(
@@ -405,6 +408,8 @@ class WebServer:
             if "Allow" in error.headers:
                 response.headers["Allow"] = error.headers["Allow"]
             return response
+        except web.RequestPayloadError as error:
+            return error_response(400, "Bad Request", f"the body cannot be read: {error}")
         except ConnectionError:
             raise
         except Exception as error:
@@ -419,6 +424,22 @@ async def _add_headers(request: web.Request, response: web.StreamResponse) -> No
     for name, value in _HEADERS.items():
         response.headers.setdefault(name, value)
     response.headers["Server"] = "squall"  # aiohttp has named itself
+
+
+def _checked(handle: Callable[..., Awaitable[web.StreamResponse]]) -> Any:
+    """A handler of all requests that refuses what aiohttp would fail at, before any middleware: it
+    repeats an `Expect` that it does not know in its answer, and some bytes cannot be."""
+
+    async def checked(request: web.Request) -> web.StreamResponse:
+        expected = request.headers.get("Expect", "100-continue")
+        if expected.lower() != "100-continue":
+            message = "the only expectation that is met is 100-continue"
+            response = error_response(417, "Expectation Failed", message)
+            await _add_headers(request, response)
+            return response
+        return await handle(request)
+
+    return checked
 
 
 class _Refusal(asyncio.Protocol):

@@ -140,7 +140,16 @@ def _opened(
                 check_links(found, archive)
                 yield found, size
         except _DAMAGE as error:
-            raise PackageError(f"{archive.name} is damaged: {error}") from error
+            raise _damaged(archive, error) from error
+        except OSError as error:
+            # bz2 and gzip raise it for damaged data; what the disk raises has a number.
+            if error.errno is not None:
+                raise
+            raise _damaged(archive, error) from error
+
+
+def _damaged(archive: Path, error: Exception) -> PackageError:
+    return PackageError(f"{archive.name} is damaged: {error}")
 
 
 # Writing.

@@ -45,6 +45,29 @@ async def answer_with(server: DrpcServer, function: str) -> str:
     return request.args
 
 
+async def test_a_body_that_cannot_be_decoded_is_the_clients_fault(serve: Serve) -> None:
+    async with serve() as server:
+        status, _, text = await ask(
+            server, "POST /drpc/f", b"\xff\x00no gzip", "Content-Encoding: gzip"
+        )
+    assert status == 400
+    assert "body" in json.loads(text)["errorMessage"]
+
+
+async def test_an_unknown_expectation_is_refused_on_every_path(serve: Serve) -> None:
+    """aiohttp repeats it in its answer, and fails when its bytes are not text."""
+    async with serve() as server:
+        for path in ("/drpc/f", "/nothing/here"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.http.port)
+            writer.write(f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n".encode())
+            writer.write(b"Expect: 100\x96\xd5\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+            async with asyncio.timeout(LONG_SECS):
+                answer = await reader.read()
+            writer.close()
+            assert answer.startswith(b"HTTP/1.1 417 "), answer
+            assert b"frame-ancestors 'none'" in answer
+
+
 @pytest.mark.parametrize(
     ("line", "body", "args"),
     [

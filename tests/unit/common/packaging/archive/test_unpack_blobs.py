@@ -157,6 +157,16 @@ def test_a_header_that_claims_a_long_name_is_damage(tmp_path: Path, target: Path
         extract(path, target, blob=True)
 
 
+def test_damaged_bz2_is_not_taken_for_a_disk_that_fails(tmp_path: Path, target: Path) -> None:
+    """bz2 raises OSError, too."""
+    path = tar(tmp_path / "a.tar.bz2", file("a", b"x" * 1000), mode="w:bz2")
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+    with pytest.raises(PackageError, match="damaged"):
+        extract(path, target, blob=True)
+
+
 @pytest.mark.parametrize("cut", [1, 100, 600, 1500])
 def test_a_cut_archive_is_damage(tmp_path: Path, target: Path, cut: int) -> None:
     whole = tar(tmp_path / "a.tgz", file("a", os.urandom(2000))).read_bytes()
