@@ -20,6 +20,7 @@ from squall_common.daemon.loop.background import BackgroundTasks
 from squall_common.history.events import DaemonHistory
 from squall_common.history.settings import history_url
 from squall_common.security.access import OpenAccess
+from squall_common.security.quotas import Quotas
 from squall_common.security.sealing import Receiver
 from squall_nimbus.access.objects import Objects
 from squall_nimbus.blobs.blob_sessions import BlobSessions
@@ -40,6 +41,7 @@ from squall_nimbus.topologies.cleanup import Cleanup
 from squall_nimbus.topologies.credentials import CredentialsKeeper, load_plugins
 from squall_nimbus.topologies.finished import FinishedTopologies
 from squall_nimbus.topologies.lifecycle_shell import LifecycleShell
+from squall_nimbus.topologies.quotas import TopologyQuotas
 from squall_nimbus.topologies.submit import Submitter
 from squall_nimbus.topologies.user_changes import UserChanges
 from squall_nimbus.views.cluster_reader import ClusterReader
@@ -196,6 +198,7 @@ def build_nimbus(
         fence=leader_elector.require,
         record_event=history.record_event,
         submitting=submitting,
+        quotas=TopologyQuotas(Quotas.of(options.nimbus_quotas), state),
     )
     secured = None
     if trusted is not None:

@@ -2,6 +2,7 @@
 
     identity · certificates · tokens      who a caller is
     acl · actions · authorize · audit     what it may do, and the log of what it did
+    quotas                                how much a user may have
     jws · signing · revocation · records  what Nimbus signs, and what counts no longer
     curve · sealing · web_origin          keys of workers, sealed secrets, web pages elsewhere
 

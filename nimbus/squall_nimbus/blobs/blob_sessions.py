@@ -55,6 +55,10 @@ class BlobSessions:
             close=lambda listing: None,
         )  # fmt: skip
 
+    def sessions_of(self, peer: str) -> int:
+        """How many uploads and downloads of a peer are under way."""
+        return self._uploads.count(peer) + self._downloads.count(peer)
+
     def begin_create(
         self, key: str, acl: tuple[Access, ...], replication: int | None = None, peer: str = ""
     ) -> str:

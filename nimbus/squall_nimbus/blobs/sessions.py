@@ -50,10 +50,14 @@ class Sessions(Generic[T]):
     def __len__(self) -> int:
         return len(self._open)
 
+    def count(self, peer: str) -> int:
+        """How many sessions a peer has open."""
+        return sum(entry.peer == peer for entry in self._open.values())
+
     def check_room(self, peer: str = "") -> None:
         """Raise SquallError if no further session may be opened, at all or by this peer."""
         share = max(1, self._limit // _SHARES)
-        if peer and sum(entry.peer == peer for entry in self._open.values()) >= share:
+        if peer and self.count(peer) >= share:
             raise SquallError(
                 f"{peer} has {share} {self._what}s open, the limit for one client",
                 hint="Finish or cancel some; idle ones expire.",

@@ -85,6 +85,10 @@ class Inbox:
         for part in self._folder.glob("*.part"):
             part.unlink()
 
+    def sessions_of(self, peer: str) -> int:
+        """How many uploads of a peer are under way."""
+        return self._sessions.count(peer)
+
     def begin(self, peer: str = "") -> str:
         """Return a handle for a new upload. Raises SquallError."""
         self._sessions.check_room(peer)

@@ -13,7 +13,7 @@ from squall_common.cluster.leader import NotLeaderError
 from squall_common.cluster.store import StoreError
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import InvalidTopologyError, SquallError
-from squall_common.security.access import Access
+from squall_common.security.access import Access, caller_of
 from squall_common.security.acl import Object, Topology
 from squall_common.security.actions import ACTIONS, Kind, action
 from squall_nimbus.blobs.keys import KeyRefusedError
@@ -42,6 +42,14 @@ class Calls:
 
     def __init__(self, nimbus: Nimbus) -> None:
         self.nimbus = nimbus
+
+    def _check_sessions(self, call: Call) -> None:
+        """Raise QuotaError for a user who may not open another upload or download."""
+        caller = caller_of(call)
+        if caller is not None and caller.user is not None:
+            nimbus, peer = self.nimbus, client_of(call)
+            has = nimbus.inbox.sessions_of(peer) + nimbus.blob_sessions.sessions_of(peer)
+            nimbus.submitter.quotas.quotas.check_sessions(caller.user, has)
 
     def _shown(
         self, call: Call, summaries: Sequence[storm.TopologySummary]

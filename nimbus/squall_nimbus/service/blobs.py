@@ -111,6 +111,7 @@ class BlobCalls(Calls):
         self._check_not_of_topology(key)
         replication = meta.replication_factor
         acl = normalized(_access(meta), self._caller(call), READ | WRITE | ADMIN)
+        self._check_sessions(call)
         return self.nimbus.blob_sessions.begin_create(
             key, acl, max(1, replication) if replication else None, client_of(call)
         )
@@ -121,6 +122,7 @@ class BlobCalls(Calls):
         key = needed(key, "key")
         self._check_not_of_topology(key)
         self._allowed(call, key, WRITE)
+        self._check_sessions(call)
         return self.nimbus.blob_sessions.begin_update(key, client_of(call))
 
     @operation("uploadBlobChunk")
@@ -182,6 +184,7 @@ class BlobCalls(Calls):
     async def beginBlobDownload(self, call: Call, key: str | None) -> storm.BeginDownloadResult:
         key = needed(key, "key")
         self._allowed(call, key, READ)
+        self._check_sessions(call)
         session, meta = self.nimbus.blob_sessions.begin_download(key, client_of(call))
         return storm.BeginDownloadResult(version=meta.version, session=session, data_size=meta.size)
 

@@ -12,6 +12,7 @@ class FileCalls(Calls):
     @operation("fileUpload")
     async def beginFileUpload(self, call: Call) -> str:
         await self.nimbus.leader_elector.require()
+        self._check_sessions(call)
         return self.nimbus.inbox.begin(client_of(call))
 
     @operation("fileUpload")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 
 from squall_common.cluster.values import RebalanceOptions, TopologyStatus
 from squall_common.names import ANONYMOUS
 from squall_nimbus.service.base import Calls, needed, operation, refused
 from squall_nimbus.topologies.lifecycle import Activate, Deactivate, Kill, Rebalance
 from squall_nimbus.topologies.limits import size_problems
+from squall_nimbus.topologies.quotas import size_of
 from squall_nimbus.topologies.rebalance import check_rebalance
 from squall_nimbus.topologies.submit import Submission
 from squall_thrift import storm
@@ -116,7 +118,7 @@ class LifecycleCalls(Calls):
             )
         topology_id, base = await self.nimbus.lifecycle.find(name)
 
-        def size_of(workers: int | None, executors: Mapping[str, int]) -> list[str]:
+        def problems_of(workers: int | None, executors: Mapping[str, int]) -> list[str]:
             wanted = {**base.component_executors, **executors}
             return size_problems(
                 self.nimbus.options,
@@ -129,6 +131,8 @@ class LifecycleCalls(Calls):
             await self.nimbus.reader.stored(topology_id),
             asked,
             lambda overrides: self.nimbus.submitter.blob_problems(overrides, base.owner),
-            size_of,
+            problems_of,
         )
-        await self.nimbus.lifecycle.handle(name, Rebalance(checked))
+        size = size_of(replace(base, action_options=checked))
+        async with self.nimbus.submitter.quotas.granted(base.owner or ANONYMOUS, topology_id, size):
+            await self.nimbus.lifecycle.handle(name, Rebalance(checked))

@@ -31,7 +31,12 @@ from squall_common.history.settings import (
     check_available,
     history_url,
 )
-from squall_common.names import is_secret_blob, make_topology_id, topology_name_error
+from squall_common.names import (
+    ANONYMOUS,
+    is_secret_blob,
+    make_topology_id,
+    topology_name_error,
+)
 from squall_common.packaging.blob_map import parse_blob_map
 from squall_common.topology.model import Topology
 from squall_common.topology.system import component_parallelism, validate_topology
@@ -52,6 +57,7 @@ from squall_nimbus.topologies.lifecycle import MonitorDue
 from squall_nimbus.topologies.lifecycle_shell import LifecycleShell, TopologyNotAliveError
 from squall_nimbus.topologies.limits import size_problems
 from squall_nimbus.topologies.package_check import PackageChecks
+from squall_nimbus.topologies.quotas import TopologyQuotas, size_of
 from squall_thrift import storm
 
 log = get_logger(__name__)
@@ -98,6 +104,7 @@ class Submitter:
         clock: Clock,
         fence: Callable[[], Awaitable[Fence]],
         submitting: set[str],
+        quotas: TopologyQuotas,
         record_event: Callable[[str, str, str], None] = lambda topology_id, name, text: None,
     ) -> None:
         self._record_event = record_event
@@ -116,6 +123,7 @@ class Submitter:
         self._count = 0
         self._checks = asyncio.Semaphore(_CHECKS_AT_ONCE)
         self.submitting = submitting  # shared with the cleanup
+        self.quotas = quotas
 
     async def submit(self, submission: Submission) -> str:
         """Submit a topology and return its id. Raises InvalidTopologyError, TopologyAliveError,
@@ -137,11 +145,13 @@ class Submitter:
             credentials = await self._credentials.populated(
                 topology.id, submission.credentials, topology.conf, submission.owner or ""
             )
-            self.submitting.add(topology.id)
-            try:
-                await self._create(topology, submission, credentials, package, fence)
-            finally:
-                self.submitting.discard(topology.id)
+            size = size_of(self._base(submission, topology))
+            async with self.quotas.granted(submission.owner or ANONYMOUS, topology.id, size):
+                self.submitting.add(topology.id)
+                try:
+                    await self._create(topology, submission, credentials, package, fence)
+                finally:
+                    self.submitting.discard(topology.id)
         log.info(
             "topology_submitted", topology_id=topology.id, owner=submission.owner,
             status=submission.initial_status.name,

@@ -45,6 +45,7 @@ class NimbusOptions(Options, frozen=True, kw_only=True):
     logs_groups: tuple[str, ...] = ()
     nimbus_admins_groups: tuple[str, ...] | None = None
     nimbus_impersonation_acl: Mapping[str, Mapping[str, tuple[str, ...]]] | None = None
+    nimbus_quotas: Mapping[str, Mapping[str, int]] | None = None
     storm_group_mapping_service: str = "org.apache.storm.security.auth.ShellBasedGroupsMapping"
     storm_group_mapping_service_params: Mapping[str, Mapping[str, tuple[str, ...]]] | None = None
     nimbus_autocredential_plugins_classes: tuple[str, ...] | None = None

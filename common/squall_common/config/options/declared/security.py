@@ -17,7 +17,7 @@ from squall_common.config.options.declaration import (
     UI,
     Option,
 )
-from squall_common.config.options.kinds import TEXT, YES_NO, either, list_of, map_of, number
+from squall_common.config.options.kinds import TEXT, YES_NO, either, list_of, map_of, number, whole
 
 NAMES = list_of(TEXT)
 _GROUPS_FROM = replace(
@@ -156,6 +156,17 @@ OPTIONS: tuple[Option, ...] = (
         'acts for; "*" is all.',
         scope=DAEMON,
         readers=NIMBUS | LOGVIEWER,
+        secured=True,
+    ),
+    Option(
+        "nimbus.quotas",
+        map_of(map_of(whole(0))),
+        None,
+        'What each user may have: by user, or "*" for everyone, `topologies`, `workers` and '
+        "`executors` of all of them, and `sessions`: uploads and downloads at a time.",
+        scope=DAEMON,
+        readers=NIMBUS,
+        storm=OURS,
         secured=True,
     ),
     Option(
