@@ -60,6 +60,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "logviewer",
         "kill_workers",
         "node-health-check",
+        "doctor",
     ),
     "Information": ("localconfvalue", "remoteconfvalue", "version", "completion"),
     "Inspection": ("heartbeats", "admin"),
