@@ -4,27 +4,44 @@
     python tests/run_all.py check              those of `make check`
 
 The exit status is 0 when every stage passed. What was skipped is listed with its reason. A stage
-that took longer than its budget is a warning, not a failure: the machine may be busy. A test that
-failed is run once more, since neighbours on a shared machine can slow anything down; when it passes
-then, its stage is not "ok" but says how many tests were unsteady, and they are listed with what
-failed at first. Chaos, the simulation and what Hypothesis draws are never run again, and lost or
-invented tuples fail at once.
+that took longer than its budget is a warning, not a failure: the machine may be busy.
+
+The tests of a stage that failed are run once more when the stage has ended, since neighbours on a
+shared machine can slow anything down: one after the other in a new process, so that nothing is left
+of the first try, neither a broken cluster that its file shared nor a process that hung or crashed.
+When all pass then, the stage is not "ok" but says how many tests were unsteady, and they are listed
+with what failed at first. The simulation and what Hypothesis draws are never run again, and lost or
+invented tuples fail at once (`tests/support/journal.py`). Nor is a stage with so many failures that
+chance is no explanation.
+
+A stage in which nothing has moved for half an hour is cut: the stacks of its processes are printed,
+and it has failed. (A test that hangs fails by itself long before: `tests/support/limits.py`.)
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 import tomllib
-import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# More failures than that are not chance.
+AGAIN_MAX = 50
+# Without the start or end of a test; a stage's other commands have as long in all. Longer than any
+# test may take.
+STILL_SECS_MAX = 1800.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +72,73 @@ class Result:
         return f"ok, {len(self.unsteady)} unsteady" if self.unsteady else "ok"
 
 
-def _pytest(*arguments: str, again: bool = True) -> tuple[str, ...]:
-    options = ("--reruns", "1", "--rerun-except", "TuplesLost", "-p", "tests.support.reruns")
-    return (sys.executable, "-m", "pytest", *(options if again else ()), *arguments)
+@dataclass(slots=True)
+class Journal:
+    """What a run of pytest wrote (`tests/support/journal.py`). Ids of tests begin with a path."""
+
+    finished: int | None = None  # its exit status; None when it died
+    collected: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)  # what could not be collected
+    started: list[str] = field(default_factory=list)
+    ended: set[str] = field(default_factory=set)
+    outcomes: dict[str, str] = field(default_factory=dict)  # the worst of the three phases
+    causes: dict[str, str] = field(default_factory=dict)  # why it failed at first, or was skipped
+    final: dict[str, str] = field(default_factory=dict)  # why it may not be run again
+
+    @classmethod
+    def read(cls, path: Path) -> Journal:
+        found = cls()
+        rootdir = ""
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+            match json.loads(line):
+                case {"rootdir": rootdir}:
+                    pass
+                case {"collected": ids}:
+                    found.collected = [os.path.join(rootdir, test) for test in ids]
+                case {"broken": name}:
+                    found.broken.append(name)
+                case {"started": test}:
+                    found.started.append(os.path.join(rootdir, test))
+                case {"id": test, **event}:
+                    found._note(os.path.join(rootdir, test), event)
+                case {"finished": status}:
+                    found.finished = status
+        return found
+
+    def _note(self, test: str, event: Mapping[str, Any]) -> None:  # Any: JSON
+        if event["ended"]:
+            self.ended.add(test)
+        severity = ("passed", "skipped", "failed")
+        before = self.outcomes.get(test, "passed")
+        self.outcomes[test] = max(before, event["outcome"], key=severity.index)
+        if "cause" in event and (test not in self.causes or self.outcomes[test] != before):
+            self.causes[test] = event["cause"]
+        if "final" in event:
+            self.final[test] = event["final"]
+
+    def with_outcome(self, outcome: str) -> list[str]:
+        return [test for test, was in self.outcomes.items() if was == outcome]
+
+    def unfinished(self) -> list[str]:
+        """Tests that were to run and did not end, nor fail: their process died."""
+        return [
+            test
+            for test in self.collected or self.started
+            if test not in self.ended and self.outcomes.get(test) != "failed"
+        ]
+
+
+def _pytest(*arguments: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "pytest", "-p", "tests.support.journal", *arguments)
+
+
+def again(command: Sequence[str], tests: Sequence[str]) -> tuple[str, ...]:
+    """The command that runs these tests of a pytest command alone, one after the other."""
+    start = command.index("pytest") + 1
+    options = [word for word in command[start:] if not (ROOT / word).exists()]
+    # Still in a process of its own if they had one: a crash is then that of a test.
+    alone = ("-n", "1") if "-n" in options else ()
+    return (*command[:start], *options, *alone, *tests)
 
 
 # A file's tests share a cluster. The files are handed out in the order in which they are collected.
@@ -102,7 +183,7 @@ STAGES = (
         "simulation",
         (
             (sys.executable, "-m", "tests.simulation", "--commit", "--seeds", "60"),
-            _pytest("-q", "-n", "2", "tests/simulation", again=False),
+            _pytest("-q", "-n", "2", "tests/simulation"),
         ),
         260,
     ),
@@ -138,7 +219,7 @@ STAGES = (
     # Two files at a time: one whole cluster, and beside its first part the small ones.
     Stage(
         "chaos",
-        (_pytest("-v", *_BY_FILE, "-n", "2", "--durations=10", "tests/chaos", again=False),),
+        (_pytest("-v", *_BY_FILE, "-n", "2", "--durations=10", "tests/chaos"),),
         420,
     ),
     Stage("compose", (_pytest("-v", "-s", "tests/compose"),), 285),
@@ -170,32 +251,119 @@ def run_stage(stage: Stage) -> Result:
     result = Result(stage)
     start = time.monotonic()
     for command in stage.commands:
-        with tempfile.TemporaryDirectory() as folder:
-            report = Path(folder) / "report.xml"
-            is_pytest = "pytest" in command
-            extra = (f"--junit-xml={report}",) if is_pytest else ()
-            print(f"\n=== {stage.name}: {' '.join(command[1:])}", flush=True)
-            reruns = Path(folder) / "reruns.txt"
-            env = {**os.environ, "SQUALL_TEST_RERUNS": str(reruns)}
-            status = subprocess.run((*command, *extra), cwd=ROOT, env=env, check=False)
-            result.failed |= status.returncode != 0
-            if reruns.exists():
-                result.unsteady += reruns.read_text().splitlines()
-            if report.exists():
-                _read_report(report, result)
+        if "pytest" in command:
+            _run_tests(stage.name, command, result)
+        else:
+            result.failed |= _run_command(stage.name, command, None) != 0
     result.took_secs = time.monotonic() - start
     return result
 
 
-def _read_report(report: Path, result: Result) -> None:
-    # Written by our own pytest a moment ago: no foreign XML.
-    for suite in ElementTree.parse(report).getroot().iter("testsuite"):
-        for name in ("tests", "failures", "errors", "skipped"):
-            result.counts[name] = result.counts.get(name, 0) + int(suite.get(name, "0"))
-        for case in suite.iter("testcase"):
-            for skipped in case.iter("skipped"):
-                where = f"{case.get('classname')}.{case.get('name')}"
-                result.skipped.append(f"{where}: {skipped.get('message')}")
+def _run_tests(name: str, command: tuple[str, ...], result: Result) -> None:
+    """Run the tests of a command, those that fail once more, and add up what became of them."""
+    with tempfile.TemporaryDirectory() as folder:
+        status = _run_command(name, command, Path(folder) / "first")
+        first = Journal.read(Path(folder) / "first")
+        failed = first.with_outcome("failed") + first.unfinished()
+        forgiven: list[str] = []
+        if may_be_chance(status, first, failed):
+            print(f"\n=== {name}: {len(failed)} failed; once more, alone", flush=True)
+            _run_command(name, again(command, failed), Path(folder) / "second")
+            second = Journal.read(Path(folder) / "second")
+            forgiven = [
+                test
+                for test in failed
+                if second.outcomes.get(test) == "passed" and test not in second.final
+            ]
+    result.failed |= status != 0 and (not failed or len(forgiven) < len(failed))
+    result.unsteady += [
+        f"{_shown(test)}: {first.causes.get(test, 'its process died')}" for test in forgiven
+    ]
+    skipped = first.with_outcome("skipped")
+    result.skipped += [f"{_shown(test)}: {first.causes.get(test)}" for test in skipped]
+    counts = {
+        "tests": len(first.outcomes),
+        "failed": len(failed) - len(forgiven) + len(first.broken),
+        "skipped": len(skipped),
+    }
+    for what, count in counts.items():
+        result.counts[what] = result.counts.get(what, 0) + count
+
+
+def may_be_chance(status: int | None, first: Journal, failed: list[str]) -> bool:
+    """Whether it is worth running them again."""
+    # A process that died can be made up for if it is known what it was to run.
+    known = first.finished is not None or first.collected
+    return (
+        status not in (None, 0)  # None: cut
+        and bool(known and failed and not first.broken)
+        and first.finished in (None, 1)  # 1: tests failed; the others: it was broken off
+        and len(failed) <= AGAIN_MAX
+        and not any(test in first.final for test in failed)
+    )
+
+
+def _shown(test: str) -> str:
+    return test.removeprefix(f"{ROOT}{os.sep}")
+
+
+def _run_command(name: str, command: Sequence[str], journal: Path | None) -> int | None:
+    """Run one command; its exit status, or None if it was cut. If that is not 0, the processes that
+    it left are ended, too."""
+    print(f"\n=== {name}: {' '.join(command[1:])}", flush=True)
+    # Whatever inherits this was started by the command. (Its name begins otherwise than Squall's
+    # own variables, which tests leave out.)
+    mark = f"RUN_ALL_COMMAND={secrets.token_hex(8)}"
+    key, _, value = mark.partition("=")
+    env = {**os.environ, key: value, "SQUALL_TEST_JOURNAL": str(journal or "")}
+    process = subprocess.Popen(command, cwd=ROOT, env=env)
+    status: int | None = None
+    try:
+        status = _wait(process, journal)
+        if status is None:
+            doing = Journal.read(journal) if journal is not None else Journal()
+            began = ", ".join(_shown(test) for test in doing.started if test not in doing.ended)
+            print(f"\n=== {name}: cut, it stood still; begun and not ended: {began}", flush=True)
+    except KeyboardInterrupt:  # it got the Ctrl-C as well
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(30)
+        raise
+    finally:
+        if process.poll() is None:
+            _cut(process)
+    if status != 0:
+        end = (sys.executable, "tests/leftovers.py", mark, "5")
+        subprocess.run(end, cwd=ROOT, check=False)
+    return status
+
+
+def _wait(process: subprocess.Popen[bytes], journal: Path | None) -> int | None:
+    """The exit status; None after half an hour in which nothing happened."""
+    moved, size = time.monotonic(), 0
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(min(5.0, STILL_SECS_MAX))
+        now = journal.stat().st_size if journal is not None and journal.exists() else 0
+        if now != size:
+            moved, size = time.monotonic(), now
+        if time.monotonic() - moved > STILL_SECS_MAX:
+            return None
+
+
+def _cut(process: subprocess.Popen[bytes]) -> None:
+    """End a command and its direct children (xdist's) so that Python shows their stacks."""
+    with contextlib.suppress(OSError):
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        for pid in map(int, children):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGABRT)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(5)
+    process.send_signal(signal.SIGABRT)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(5)
+    process.kill()
+    process.wait()
 
 
 def table(results: list[Result]) -> str:
@@ -206,8 +374,7 @@ def table(results: list[Result]) -> str:
         counts = result.counts
         tests = ""
         if counts:
-            bad = counts["failures"] + counts["errors"]
-            tests = f"{counts['tests']} run, {bad} failed, {counts['skipped']} skipped"
+            tests = f"{counts['tests']} run, {counts['failed']} failed, {counts['skipped']} skipped"
         lines.append(
             f"{result.stage.name:<12} {result.verdict:<15} "
             f"{result.took_secs:>6.0f}s {result.stage.budget_secs:>6}s  {tests}{over}"

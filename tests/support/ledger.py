@@ -12,19 +12,30 @@ again; so is one that failed.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import socketserver
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 
 
 class TuplesLost(AssertionError):
     """What was accepted had no effect, or something has that was never sent: a test that raises
     this is not run again."""
+
+
+@contextlib.contextmanager
+def nothing_lost() -> Iterator[None]:
+    """What the block asserts is that all that was accepted took effect, and nothing else did:
+    where it does not hold, TuplesLost is raised."""
+    try:
+        yield
+    except AssertionError as error:
+        raise TuplesLost(str(error)) from error
 
 
 class Ledger:
@@ -210,7 +221,7 @@ class Ledger:
             for place, word in enumerate(line.split())
         }
 
-    def check(self, timeout_secs: float = 10.0) -> None:
+    def check(self, timeout_secs: float = 60.0) -> None:
         """Every word of the lines that were let out (`serve_up_to`) was recorded at least once, and
         nothing that is not in the text. (Records and acks come on different connections: the last
         records may be read after the last ack.)"""

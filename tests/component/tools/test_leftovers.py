@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.leftovers import processes_of
+from tests.leftovers import left_behind, processes_of
 
 SLEEPS = "import signal; print('up', flush=True); signal.pause()"
 
@@ -43,10 +43,23 @@ def test_the_program_ends_what_it_finds_and_fails(tmp_path: Path) -> None:
         process.stdout.readline()
         program = Path(__file__).parents[2] / "leftovers.py"
         found = subprocess.run(
-            [sys.executable, str(program), str(folder)], capture_output=True, text=True
+            [sys.executable, str(program), str(folder), "0.1"], capture_output=True, text=True
         )
         assert found.returncode == 1
         assert found.stdout.startswith(f"{process.pid} ")
         assert process.wait() == -9
         again = subprocess.run([sys.executable, str(program), str(folder)], capture_output=True)
         assert again.returncode == 0
+
+
+def test_a_process_that_is_about_to_end_is_waited_for(tmp_path: Path) -> None:
+    ends = "import sys; print('up', flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", ends], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        process.stdout.readline()
+        assert set(left_behind(tmp_path, 0.1)) == {process.pid}
+        process.stdin.close()
+        assert left_behind(tmp_path, 60) == {}

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
-from tests.run_all import ROOT, STAGES, Stage, _pytest, run_stage
+from tests import run_all
+from tests.run_all import ROOT, Journal, Stage, _pytest, run_stage
+from tests.support.devcluster import is_alive, wait_for
+
+# In a folder of a test's own: what tests/conftest.py does.
+LIMITS = """
+from tests.support import limits
+def pytest_configure(config): config.pluginmanager.register(limits)
+"""
 
 
 def test_a_stage_fails_with_any_of_its_commands() -> None:
@@ -17,62 +28,180 @@ def test_a_stage_fails_with_any_of_its_commands() -> None:
     assert not run_stage(Stage("s", (passes,), 1)).failed
 
 
+def stage_of(folder: Path, text: str, *options: str) -> Stage:
+    """A stage with the tests of one file."""
+    file = folder / "test_it.py"
+    file.write_text(f"from pathlib import Path\nimport pytest\n{dedent(text)}")
+    return Stage("s", (_pytest("-q", "-p", "no:cacheprovider", *options, str(file)),), 1)
+
+
+# In a test: whether it, or another with the same mark, ran before.
+BEFORE = """
+def before(name="ran"):
+    mark = Path(__file__).with_name(name)
+    ran = mark.exists()
+    mark.touch()
+    return ran
+"""
+BOTH_WAYS = pytest.mark.parametrize("options", [(), ("-n", "1")], ids=["one process", "xdist"])
+
+
 def test_a_pytest_stage_counts_and_names_what_was_skipped(tmp_path: Path) -> None:
-    file = tmp_path / "test_it.py"
-    file.write_text(
-        "import pytest\ndef test_a(): pass\ndef test_b(): pytest.skip('no such machine')\n"
-        "def test_c(): assert False\n"
+    stage = stage_of(
+        tmp_path,
+        """
+        def test_a(): pass
+        def test_b(): pytest.skip('no such machine')
+        def test_c(): assert False
+        """,
     )
-    pytest_command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file))
-    result = run_stage(Stage("s", (pytest_command,), 1))
+    result = run_stage(stage)
     assert result.failed
-    assert result.counts == {"tests": 3, "failures": 1, "errors": 0, "skipped": 1}
+    assert result.counts == {"tests": 3, "failed": 1, "skipped": 1}
     (skipped,) = result.skipped
     assert skipped.endswith("test_b: no such machine")
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "1")], ids=["one process", "xdist"])
+@BOTH_WAYS
 def test_a_test_that_passes_the_second_time_is_listed_with_what_failed_at_first(
-    tmp_path: Path, options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, options: tuple[str, ...]
 ) -> None:
-    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # of the run that this test is in
-    file = tmp_path / "test_it.py"
-    file.write_text(
-        "from pathlib import Path\n"
-        "def test_a():\n"
-        "    mark = Path(__file__).with_name('ran')\n"
-        "    ran = mark.exists()\n"
-        "    mark.touch()\n"
-        "    assert ran, 'the first time'\n"
-        "def test_b(): pass\n"
-    )
-    command = _pytest("-q", "-p", "no:cacheprovider", *options, str(file))
-    result = run_stage(Stage("s", (command,), 1))
-    assert result.verdict == "ok, 1 unsteady"
-    (line,) = result.unsteady
+    """What a file shares is made anew for the second time."""
+    text = """
+@pytest.fixture(scope="module")
+def cluster(): return before()
+def test_a(cluster): assert cluster, 'the first time'
+def test_b(cluster): pass
+def test_c(cluster): assert cluster
+"""
+    result = run_stage(stage_of(tmp_path, BEFORE + text, *options))
+    assert result.verdict == "ok, 2 unsteady"
+    assert result.counts == {"tests": 3, "failed": 0, "skipped": 0}
+    line = result.unsteady[0]
     assert "test_it.py::test_a: AssertionError: the first time" in line
-    assert line.endswith("test_it.py:6)")
+    assert "test_it.py:" in line.rpartition("(")[2]
 
 
-def test_a_failure_found_by_chance_is_not_run_again(tmp_path: Path) -> None:
-    """Not even where all tests are: Hypothesis would draw other examples, or chaos other faults."""
-    file = tmp_path / "test_it.py"
-    file.write_text(
-        "from pathlib import Path\n"
-        "from hypothesis import given, strategies\n"
-        "@given(strategies.integers())\n"
-        "def test_a(number):\n"
-        "    mark = Path(__file__).with_name('ran')\n"
-        "    ran = mark.exists()\n"
-        "    mark.touch()\n"
-        "    assert ran\n"
-    )
-    result = run_stage(Stage("s", (_pytest("-q", "-p", "no:cacheprovider", str(file)),), 1))
+def test_a_test_that_fails_twice_fails_its_stage_whatever_else_passes_then(tmp_path: Path) -> None:
+    text = "def test_a(): assert before()\ndef test_b(): assert False\n"
+    result = run_stage(stage_of(tmp_path, BEFORE + text))
     assert result.failed
-    assert result.unsteady == []
-    for stage in STAGES:
-        if stage.name in ("chaos", "simulation"):
-            assert not any("--reruns" in command for command in stage.commands)
+    assert result.counts["failed"] == 1
+
+
+@BOTH_WAYS
+def test_a_process_that_dies_takes_no_other_test_with_it(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    """Its children are ended: one that stays would count as left behind by the tests."""
+    text = """
+import os, subprocess, sys
+def test_a(): pass
+def test_b():
+    if not before():
+        child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+        Path(__file__).with_name("child").write_text(str(child.pid))
+        os._exit(1)
+def test_c(): pass
+"""
+    result = run_stage(stage_of(tmp_path, BEFORE + text, *options))
+    assert not result.failed
+    assert any("test_b" in line for line in result.unsteady)
+    child = int((tmp_path / "child").read_text())
+    wait_for("the child to end", lambda: not is_alive(child))
+
+
+def test_lost_tuples_and_what_was_drawn_fail_at_once(tmp_path: Path) -> None:
+    """Whatever was raised in the handling of it."""
+    text = """
+from hypothesis import given, strategies
+from tests.support.ledger import TuplesLost
+@given(strategies.integers())
+def test_drawn(number): assert False
+def test_raised(): raise TuplesLost('3 of 9')
+def test_covered():
+    try:
+        raise TuplesLost('3 of 9')
+    finally:
+        raise ValueError('the cluster did not end')
+def test_in_a_group(): raise ExceptionGroup('two', [ValueError(), TuplesLost('3 of 9')])
+def test_other(): assert False
+"""
+    result = run_stage(stage_of(tmp_path, text))
+    assert result.failed
+    assert not result.unsteady
+    journal = tmp_path / "journal"
+    (command,) = stage_of(tmp_path, text).commands
+    env = {**os.environ, "SQUALL_TEST_JOURNAL": str(journal)}
+    subprocess.run(command, cwd=ROOT, env=env, check=False, timeout=100)
+    final = {test.rpartition("::")[2] for test in Journal.read(journal).final}
+    assert final == {"test_drawn", "test_raised", "test_covered", "test_in_a_group"}
+
+
+def test_what_cannot_be_collected_fails_its_stage(tmp_path: Path) -> None:
+    result = run_stage(stage_of(tmp_path, "import squall.no_such_module\n"))
+    assert result.failed
+    assert result.counts["failed"] == 1
+
+
+def test_a_stage_that_stands_still_is_cut_and_names_what_it_was_doing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # Long enough for a start of pytest on a busy machine.
+    monkeypatch.setattr(run_all, "STILL_SECS_MAX", 20.0)
+    text = "import time\n@pytest.mark.timeout(600)\ndef test_a(): time.sleep(600)\n"
+    result = run_stage(stage_of(tmp_path, text, "-n", "1"))
+    assert result.failed
+    shown = capfd.readouterr()
+    assert re.search(r"=== s: cut, .*test_it.py::test_a", shown.out)
+    assert "in test_a" in shown.err  # the stacks
+
+
+def test_a_test_that_hangs_fails_with_its_stacks_and_ends_its_fixtures(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "conftest.py").write_text(LIMITS)
+    text = """
+import asyncio
+@pytest.fixture
+def cluster():
+    yield
+    Path(__file__).with_name("ended").touch()
+async def forever(): await asyncio.Event().wait()
+@pytest.mark.timeout(2)
+async def test_a(cluster):
+    if not before(): await forever()
+def test_b(): pass
+"""
+    result = run_stage(stage_of(tmp_path, BEFORE + text, "-o", "asyncio_mode=auto"))
+    assert result.verdict == "ok, 1 unsteady"
+    shown = capfd.readouterr().out
+    assert "still ran after 2 s" in shown
+    assert "async def forever(): await asyncio.Event().wait()" in shown
+    assert (tmp_path / "ended").exists()
+
+
+def test_a_fixture_that_hangs_for_good_ends_its_process_and_no_other_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SQUALL_TEST_GRACE_SECS", "2")
+    (tmp_path / "conftest.py").write_text(LIMITS)
+    text = """
+import signal, time
+@pytest.fixture
+def cluster():
+    yield
+    if not before():
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+        time.sleep(600)
+@pytest.mark.timeout(2)
+def test_a(cluster): pass
+def test_b(): pass
+"""
+    result = run_stage(stage_of(tmp_path, BEFORE + text, "-n", "1"))
+    assert not result.failed
+    assert result.counts == {"tests": 2, "failed": 0, "skipped": 0}
+    assert "in cluster" in capfd.readouterr().err
 
 
 def without_ctrl_c(*command: str) -> subprocess.CompletedProcess[str]:

@@ -27,6 +27,7 @@ _IMPORT = re.compile(r"^ *(?:import|from) ([a-zA-Z_]\w*)(?=[.\w]*(?: import | as
 # Distributions whose modules have other names.
 MODULES = {
     "pynacl": {"nacl"},
+    "pytest-timeout": {"pytest_timeout"},
     "pyyaml": {"yaml"},
     "pyzmq": {"zmq"},
     "confluent-kafka": {"confluent_kafka"},
@@ -49,8 +50,6 @@ RUN = {
     "mypy": ("pyproject.toml", "[tool.mypy]"),
     "ruff": ("pyproject.toml", "[tool.ruff]"),
     "pytest-asyncio": ("pyproject.toml", "asyncio_mode"),
-    "pytest-rerunfailures": ("tests/run_all.py", "--reruns"),
-    "pytest-timeout": ("pyproject.toml", "timeout_method"),
     "pytest-xdist": ("tests/run_all.py", "-n"),
     "types-pyyaml": ("pyproject.toml", "strict = true"),  # mypy's
     "furo": ("docs/conf.py", 'html_theme = "furo"'),
