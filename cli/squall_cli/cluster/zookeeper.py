@@ -19,6 +19,7 @@ from pathlib import Path
 
 from squall_common.daemon.files import write_atomic
 from squall_common.daemon.logs import get_logger
+from squall_common.daemon.ports import free_ports
 from squall_common.errors import SquallError
 
 log = get_logger(__name__)
@@ -278,7 +279,10 @@ def _stopped(pid: int) -> bool:
 
 
 def _check_port(host: str, port: int) -> int:
-    """The port, or a free one for 0. Raises SquallError when it is in use."""
+    """The port, or a free one for 0, which no outgoing connection takes while the server is down.
+    Raises SquallError when it is in use."""
+    if not port:
+        (port,) = free_ports(1)
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -288,5 +292,4 @@ def _check_port(host: str, port: int) -> int:
                 f"ZooKeeper cannot listen on {host}:{port}: {error.strerror}",
                 hint="Stop the program that uses the port, or choose another port.",
             ) from error
-        bound: int = probe.getsockname()[1]
-        return bound
+    return port
