@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.support.browser import CHROMIUM, Browser
 from tests.support.devcluster import ROOT, DevCluster, wait_for
+from tests.support.live_files import found
 from tests.support.thirdparty import unavailable
 
 OBSERVED = ROOT / "tests" / "topologies" / "observed"
@@ -87,7 +88,7 @@ async def test_the_logs_of_a_real_worker_are_searched_and_its_dumps_are_listed(
         await page.click("Stacks")
         await page.wait("document.querySelector('#status').innerText.includes('was requested')")
         dumps = cluster.data_dir / "logs"
-        wait_for("stacks", lambda: list(dumps.rglob("stacks-*.txt")) or None, 30)
+        wait_for("stacks", lambda: found(dumps, "stacks-*.txt") or None, 60)
         await page.open(f"{base}/topology/{topology_id}/logs")
         await page.wait("document.body.innerText.includes('stacks-')", 20)
         await page.run(

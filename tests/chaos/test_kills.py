@@ -63,7 +63,7 @@ def test_daemons_killed_and_started_again_disturb_no_worker(tmp_path: Path) -> N
                 os.kill(pid, signal.SIGKILL)
             served = ledger.done + 500
             ledger.serve_up_to(served)  # while they are away
-            wait_for("the daemons to be back", lambda v=victims: _back(cluster, set(v)), 60)
+            wait_for("the daemons to be back", lambda v=victims: _back(cluster, set(v)), 90)
             ledger.wait_done(served, timeout_secs=60)
             assert cluster.worker_pids() == workers
         ledger.serve_up_to(None)

@@ -29,7 +29,7 @@ def test_a_spout_that_mistakes_fails_for_acks_is_detected(tmp_path: Path) -> Non
         for _ in range(10):
             victim = min(cluster.worker_pids(2))  # the older one: each in turn
             os.kill(victim, signal.SIGKILL)
-            wait_for("it to be replaced", lambda v=victim: v not in cluster.worker_pids())
+            wait_for("it to be gone", lambda v=victim: v not in cluster.worker_pids())
             ledger.wait_done(ledger.done + 500, timeout_secs=60)
             if ledger.account()["lost"]:
                 break

@@ -3,7 +3,7 @@ over one, two and four workers, supervisors killed; an external ledger proves th
 is lost.
 
 The seed is drawn for each run and printed with the faults and the recovery figures, and with
-whatever fails, which is not run again. SQUALL_STORM_SEED repeats a run (as far as processes can),
+whatever fails. SQUALL_STORM_SEED repeats a run (as far as processes can),
 SQUALL_STORM_SECS makes it longer.
 """
 
@@ -28,21 +28,21 @@ from tests.support.submit import submit_ledger
 
 from squall_thrift import storm as thrift
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(STORM_SECS + 450)]
 
 LINES_PER_SEC = 200.0
 # Twice the tasks of the largest component: all of them have worked on a watched line.
 WATCHED = 8
-# Nothing may wait for the message timeout, which is far above this: what a fault took is failed
+# Nothing may wait for the message timeout, which is ten times this: what a fault took is failed
 # and replayed as soon as it is known (R5), and a hung worker is replaced after 3 s.
-RECOVERY_SECS_MAX = 20.0
+RECOVERY_SECS_MAX = 60.0
 
 FAULTS = {"kill": 5, "freeze": 1, "hang": 1, "stop": 2, "rebalance": 2, "supervisor": 1}
 
 CONF = {
     "topology.max.spout.pending": 50,
     "topology.acker.executors": 1,  # one for all workers
-    "topology.message.timeout.secs": 120,
+    "topology.message.timeout.secs": 600,
 }
 QUICK = [
     "supervisor.worker.timeout.secs=3",

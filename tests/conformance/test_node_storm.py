@@ -20,7 +20,7 @@ from tests.conformance.conftest import (
     nimbus,
 )
 from tests.conformance.test_pystorm_cluster import PROJECTS
-from tests.support.devcluster import DevCluster
+from tests.support.devcluster import DevCluster, wait_for
 from tests.support.thirdparty import command, node_storm_path
 
 pytestmark = pytest.mark.conformance
@@ -55,6 +55,6 @@ def test_node_storm_submits_and_runs(cluster: DevCluster, notes: Notes, tmp_path
     notes.wait_acked(cluster)
     notes.check_spout()
     assert notes.lines("doubles") == Counter(f"{n} {2 * n}" for n in range(COUNT))
-    assert len(children(cluster, NAME)) == 6
+    wait_for("its children", lambda: len(children(cluster, NAME)) == 6)
     assert "Error" not in errors(cluster, NAME)
     kill_and_wait(cluster, NAME)

@@ -21,7 +21,8 @@ from tests.conformance.conftest import (
     nimbus,
 )
 from tests.conformance.test_pystorm_cluster import PROJECTS
-from tests.support.devcluster import DevCluster
+from tests.support.devcluster import DevCluster, wait_for
+from tests.support.live_files import texts
 from tests.support.thirdparty import petrel_python
 
 pytestmark = pytest.mark.conformance
@@ -61,9 +62,10 @@ def test_petrel_through_a_plain_thrift_client(
     notes.wait_acked(cluster)
     notes.check_spout()
     assert notes.lines("doubles") == Counter(f"{n} {2 * n}" for n in range(COUNT))
-    assert len(children(cluster, NAME)) == 6, "1 + 3 (topology.yaml) + 2"
-    assert "noted 7" in "".join(
-        path.read_text() for path in (cluster.data_dir / "logs").rglob("worker.log*")
+    # 1 + 3 (topology.yaml) + 2
+    wait_for("its children", lambda: len(children(cluster, NAME)) == 6)
+    wait_for(
+        "the log", lambda: "noted 7" in "".join(texts(cluster.data_dir / "logs", "worker.log*"))
     )
     assert "Error" not in errors(cluster, NAME)
     kill_and_wait(cluster, NAME)

@@ -40,6 +40,6 @@ def test_pystorm_on_a_cluster(
     notes.wait_acked(cluster)
     notes.check_spout()
     check_words(notes)
-    assert len(children(cluster, name)) == 6
+    wait_for("its children", lambda: len(children(cluster, name)) == 6)
     wait_for("the error", lambda: "at the first try" in errors(cluster, name), 30, 0.5)
     kill_and_wait(cluster, name)

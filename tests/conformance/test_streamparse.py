@@ -22,6 +22,7 @@ from tests.conformance.conftest import (
 )
 from tests.conformance.test_pystorm_cluster import PROJECTS, check_words
 from tests.support.devcluster import DevCluster, wait_for
+from tests.support.live_files import texts
 from tests.support.thirdparty import streamparse_env
 
 pytestmark = pytest.mark.conformance
@@ -120,7 +121,7 @@ def test_a_project_with_reliable_spouts_and_batching_bolts(
     notes.wait_acked(cluster)
     notes.check_spout()
     check_words(notes)
-    assert len(children(cluster, "conformance")) == 6
+    wait_for("its children", lambda: len(children(cluster, "conformance")) == 6)
     wait_for("the error", lambda: "at the first try" in errors(cluster, "conformance"), 30, 0.5)
 
     # Once more over the living one, from the same upload, in streamparse's other serializer:
@@ -188,5 +189,4 @@ def check_rest(cluster: DevCluster, sparse: Sparse, folder: Path) -> None:
 
 
 def worker_logs(cluster: DevCluster, name: str) -> str:
-    logs = (cluster.data_dir / "logs").rglob("*.log*")
-    return "".join(p.read_text(errors="replace") for p in logs if f"{name}-" in str(p))
+    return "".join(texts(cluster.data_dir / "logs", f"{name}-*/*/*.log*"))

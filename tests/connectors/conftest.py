@@ -14,7 +14,7 @@ from squall.testing.connectors import SinkContract, SourceContract
 
 if SOAK:
     SourceContract.outage_secs = SinkContract.outage_secs = 30.0
-_SECS_MAX = 3_600 if SOAK else 300
+_SECS_MAX = 3_600 if SOAK else 450
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -88,9 +88,11 @@ def test_nothing_is_lost_by_rebalances_and_kills_of_workers_and_servers(tmp_path
         try:
             wait_for("all records", lambda: arrived() == RECORDS, 180, 0.2)
         except AssertionError as error:
-            raise TuplesLost(f"{RECORDS - arrived()} of {RECORDS} records are lost") from error
-        wait_for("Kafka's offsets", lambda: _committed(kafka) == RECORDS, 30, 0.5)
-        wait_for("Redis' acknowledgements", lambda: _pending(cache) == 0, 30, 0.5)
+            if _committed(kafka) == RECORDS and (lost := RECORDS - arrived()):
+                raise TuplesLost(f"{lost} of {RECORDS} acked records are lost") from error
+            raise
+        wait_for("Kafka's offsets", lambda: _committed(kafka) == RECORDS, 60, 0.5)
+        wait_for("Redis' acknowledgements", lambda: _pending(cache) == 0, 60, 0.5)
         errors = cluster.storm("get-errors", "connected").stdout
         assert "Error" in errors or "Exception" in errors
         cluster.storm("kill", "connected", "-w", "5")

@@ -212,7 +212,7 @@ class TestHttpEnrich:
             count[0] += 1
             return web.json_response(1, status=200 if works[0] else 500)
 
-        bolt = {"attempts": 1, "breaker_failures": 3, "breaker_secs": 0.5}
+        bolt = {"attempts": 1, "breaker_failures": 3, "breaker_secs": 2.0}
         with service(answer) as url, self.run(self.enrich(url, **bolt)) as (feeder, run):
             for number in range(20):
                 feeder.feed([number, f"{number}"], number)
@@ -220,7 +220,7 @@ class TestHttpEnrich:
             assert 3 <= count[0] < 10
             assert any("circuit breaker is open" in str(error) for error in run.errors)
             works[0] = True
-            time.sleep(0.6)
+            time.sleep(2.1)
             for number in range(20, 30):
                 feeder.feed([number, f"{number}"], number)
             wait_until("an ack", lambda: feeder.acked)

@@ -379,8 +379,8 @@ class TestWebSocketSpout(_WithFeed, SourceContract):
         assert "p4ssw0rd" not in str(run.errors[0])
 
     def test_a_silent_server_is_pinged_and_one_that_does_not_answer_is_left(self) -> None:
-        with self.running(ping_secs=0.3) as (bolt, run, _):
-            time.sleep(1.5)
+        with self.running(ping_secs=1.0) as (bolt, run, _):
+            time.sleep(2.5)
             assert not run.errors
             self.put(["1"])
             wait_until("the first", lambda: bolt.got == ["1"])

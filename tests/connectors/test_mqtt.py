@@ -134,7 +134,7 @@ class TestMqttSpout(_Topic, SourceContract):
             bolt.decide = lambda record: "hold" if int(record) % 2 else "ack"
             self.put(records)
             wait_until("the records", lambda: len(bolt.got) == 20)
-            time.sleep(0.3)  # the PUBACK of the first
+            time.sleep(2)  # the PUBACK of the first, of which nobody tells
             self.server.kill()
             time.sleep(0.5)
             self.server.restart()

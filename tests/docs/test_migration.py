@@ -57,7 +57,7 @@ found = dict(words.counts)
 }
 
 
-@pytest.mark.timeout(280)  # it installs them
+@pytest.mark.timeout(450)  # it installs them
 @pytest.mark.parametrize("name", DRIVERS)
 def test_the_other_program_counts_the_same_words(name: str) -> None:
     driver = f"{DRIVERS[name]}\nimport json\nprint(json.dumps(found))"
@@ -103,7 +103,7 @@ print(json.dumps(found))
 """
 
 
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(450)
 def test_the_streamparse_program_counts_the_same_words(tmp_path: Path) -> None:
     """Its components are children of streamparse's own program, as they are on Storm."""
     shutil.copy(CODE / "streamparse_words.py", tmp_path)

@@ -50,7 +50,7 @@ print(json.dumps([
 """
 
 
-@pytest.mark.timeout(280)  # it installs IPython
+@pytest.mark.timeout(450)  # it installs IPython
 def test_a_running_topology_is_drawn_again_and_again_in_its_place(tmp_path: Path) -> None:
     (tmp_path / "numbers_topology.py").write_text(TOPOLOGY)
     done = subprocess.run(

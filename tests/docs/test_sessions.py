@@ -32,7 +32,7 @@ def _remove_topologies(cluster: DevCluster) -> None:
         cluster.wait_gone(name)
 
 
-@pytest.mark.timeout(300)  # a minute on a free core
+@pytest.mark.timeout(450)  # a minute on a free core
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
 def test_a_page_does_what_it_says(
     page: Path, tmp_path: Path, request: pytest.FixtureRequest

@@ -87,7 +87,7 @@ class Run:
         return wait_for("the spouts to stop", still, 60, poll_secs=0.25)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(500)
 @pytest.mark.parametrize("acked", [False, True])
 def test_stuck_bolts_cost_no_memory_and_lose_nothing(
     cluster: DevCluster, tmp_path: Path, acked: bool

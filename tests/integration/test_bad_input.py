@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.devcluster import DevCluster, storm
+from tests.support.devcluster import DevCluster, storm, wait_empty
 
 pytestmark = pytest.mark.integration
 
@@ -72,9 +72,9 @@ def _nothing_half_done(cluster: DevCluster) -> Iterator[None]:
     znodes, files = cluster.znodes(), _nimbus_files(cluster)
     yield
     assert cluster.names() == set()
-    assert cluster.znodes() == znodes
-    assert _nimbus_files(cluster) == files
-    assert not cluster.worker_pids()
+    wait_empty("new or missing znodes", lambda: cluster.znodes() ^ znodes)
+    wait_empty("new or missing files", lambda: _nimbus_files(cluster) ^ files)
+    wait_empty("workers", cluster.worker_pids)
 
 
 def _nimbus_files(cluster: DevCluster) -> set[str]:

@@ -13,8 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.devcluster import DevCluster, environment, fresh_name, is_alive, wait_for
+from tests.support.devcluster import (
+    DevCluster,
+    environment,
+    fresh_name,
+    wait_dead,
+    wait_for,
+)
 from tests.support.eater import Counter
+from tests.support.live_files import found, texts
 
 from squall_common.config.load import default_conf
 from squall_common.errors import ConfigError
@@ -84,19 +91,22 @@ def eater(cluster: DevCluster, folder: Path) -> Counter:
 
 def workers_in(root: Path) -> dict[str, set[int]]:
     """The pids in each worker's cgroup."""
-    found = {}
-    for path in root.glob("supervisor-*/*/cgroup.procs"):
+    pids = {}
+    for path in found(root, "supervisor-*/*/cgroup.procs"):
         with contextlib.suppress(OSError):
-            found[path.parent.name] = set(map(int, path.read_text().split()))
-    return found
+            pids[path.parent.name] = set(map(int, path.read_text().split()))
+    return pids
 
 
 def cgroup_of(root: Path, pid: int) -> str:
-    return next(name for name, pids in workers_in(root).items() if pid in pids)
+    return wait_for(
+        f"the cgroup of {pid}",
+        lambda: next((name for name, pids in workers_in(root).items() if pid in pids), None),
+    )
 
 
 def supervisor_log(cluster: DevCluster) -> str:
-    return next(cluster.data_dir.rglob("supervisor.log")).read_text()
+    return "".join(texts(cluster.data_dir / "logs", "supervisor.log"))
 
 
 def test_the_kernel_kills_a_worker_that_uses_too_much_memory_and_its_neighbour_goes_on(
@@ -108,7 +118,7 @@ def test_the_kernel_kills_a_worker_that_uses_too_much_memory_and_its_neighbour_g
     assert before != cgroup_of(root, neighbour_pid)
     eater.eat("worker", 400)
     after = eater.wait_restarted(eater_pid)
-    assert not is_alive(eater_pid)
+    wait_dead(eater_pid)
     assert cgroup_of(root, after) != before
     wait_for("the old cgroup to go", lambda: before not in workers_in(root))
 

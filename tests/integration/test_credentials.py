@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.integration.test_curve import files_with, znode_values
 from tests.support.devcluster import ROOT, DevCluster, wait_for
+from tests.support.live_files import texts
 from tests.topologies.credentials.credentials_topology import digest
 
 from squall_common.names import credentials_blob_key
@@ -32,7 +33,7 @@ def write(path: Path, values: dict[str, str]) -> Path:
 
 
 def worker_logs(cluster: DevCluster) -> list[str]:
-    return [p.read_text(errors="replace") for p in cluster.data_dir.rglob("worker.log")]
+    return list(texts(cluster.data_dir, "worker.log"))
 
 
 def in_processes(secret: bytes) -> list[str]:

@@ -14,6 +14,7 @@ import pytest
 import zmq
 from tests.support.devcluster import DevCluster, wait_for
 from tests.support.ledger import Ledger, text
+from tests.support.live_files import found, texts
 from tests.support.submit import submit_ledger
 
 from squall_common.security.curve import CURVE, KEY_FILE
@@ -47,7 +48,7 @@ def topology_id(cluster: DevCluster) -> str:
 def files_with(cluster: DevCluster, secret: bytes) -> list[Path]:
     """Every file of the cluster that holds it: ZooKeeper's, logs, configurations, everything."""
     found = []
-    for path in cluster.data_dir.rglob("*"):
+    for path in found(cluster.data_dir):
         try:
             if path.is_file() and not path.is_symlink() and secret in path.read_bytes():
                 found.append(path)
@@ -74,16 +75,15 @@ def znode_values(cluster: DevCluster) -> Iterator[bytes]:
 
 def worker_logs(cluster: DevCluster) -> list[str]:
     """The logs of the topology's workers, one a slot."""
-    found = list((cluster.data_dir / "logs").rglob(f"{topology_id(cluster)}/*/worker.log"))
-    return [path.read_text(errors="replace") for path in found]
+    return list(texts(cluster.data_dir / "logs", f"{topology_id(cluster)}/*/worker.log"))
 
 
 def encrypted(cluster: DevCluster) -> set[str]:
     """What the newest workers on each port say of themselves."""
-    found = set()
+    said = set()
     for log in worker_logs(cluster):
-        found |= set(re.findall(r"worker_running.*encrypted=(\w+)", log)[-1:])
-    return found
+        said |= set(re.findall(r"worker_running.*encrypted=(\w+)", log)[-1:])
+    return said
 
 
 def test_counts_are_exact_and_the_key_is_nowhere(cluster: DevCluster) -> None:
@@ -95,7 +95,7 @@ def test_counts_are_exact_and_the_key_is_nowhere(cluster: DevCluster) -> None:
         assert encrypted(cluster) == {"True"}
         wait_for("rings", lambda: all("ring_open" in log for log in worker_logs(cluster)))
         name = topology_id(cluster)
-        keys = [path for path in cluster.data_dir.rglob(KEY_FILE) if path.is_file()]
+        keys = [path for path in found(cluster.data_dir, KEY_FILE) if path.is_file()]
         assert {stat.S_IMODE(path.stat().st_mode) for path in keys} == {0o600}
         assert {stat.S_IMODE(path.parent.stat().st_mode) for path in keys} == {0o700}
         (secret,) = {json.loads(path.read_bytes())["secret"].encode() for path in keys}

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.support.devcluster import DevCluster, fresh_name, wait_empty, wait_for
 from tests.support.effort import SOAK
+from tests.support.live_files import found
 from tests.support.wheels import make_wheel
 
 pytestmark = pytest.mark.integration
@@ -94,8 +95,7 @@ def one(tmp_path: Path, version: str) -> Path:
 
 
 def environments(cluster: DevCluster) -> list[str]:
-    found = sorted(cluster.data_dir.glob("*/**/supervisor/environments/*"))
-    return [path.name for path in found]
+    return [path.name for path in found(cluster.data_dir, "supervisor/environments/*")]
 
 
 def supervisor_pid(cluster: DevCluster) -> int:
@@ -117,7 +117,7 @@ def test_two_versions_of_a_project_run_on_one_node(
             f"{name} to run", lambda note=note: (note.exists() and note.read_text()) or None, 60
         )
     assert said == {"1.0": "1.0 1.0 1.0", "2.0": "2.0 2.0 2.0"}
-    assert len(environments(cluster)) == 2
+    wait_for("two environments", lambda: len(environments(cluster)) == 2)
     # The same again: nothing is uploaded, and the environment is shared.
     note = tmp_path / "again"
     done = cluster.storm("jar", "--wheels", wheels, package, "job", "again", note)
@@ -177,8 +177,7 @@ def test_a_supervisor_killed_during_a_build_leaves_nothing_half_done(
         time.sleep(pause)  # which moment it hits is not essential
         os.kill(supervisor_pid(cluster), signal.SIGKILL)
         wait_for("it to run", lambda note=note: (note.exists() and note.read_text()) or None, 90)
-        found = environments(cluster)
-        assert len(found) == 1, found
+        wait_for("one environment", lambda: len(environments(cluster)) == 1)
         cluster.storm("kill", name, "-w", "0")
         wait_for("it to go", lambda: not environments(cluster), 60)
         cluster.wait_gone(name)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.support.devcluster import ROOT, DevCluster, wait_for
+from tests.support.live_files import found
 
 pyarrow = pytest.importorskip("pyarrow")
 
@@ -33,11 +34,11 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
     ones."""
     from squall_common.history.schema import from_parquet
 
-    found: list[dict[str, Any]] = []
-    for path in sorted(folder.rglob("*")):
-        if path.suffix == ".parquet" and not path.name.startswith("."):
-            found += from_parquet(path.read_bytes(), str(path)).to_pylist()
-    return found
+    rows: list[dict[str, Any]] = []
+    for path in found(folder, "*.parquet"):
+        if not path.name.startswith("."):
+            rows += from_parquet(path.read_bytes(), str(path)).to_pylist()
+    return rows
 
 
 def counts(rows: list[dict[str, Any]]) -> Counter[tuple[str, str]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.devcluster import DevCluster, wait_for
 from tests.support.ledger import Ledger, text
+from tests.support.live_files import texts
 from tests.support.submit import submit_ledger
 
 pytestmark = pytest.mark.integration
@@ -14,8 +15,9 @@ pytestmark = pytest.mark.integration
 
 def lines_of(cluster: DevCluster, name: str) -> list[str]:
     """All lines of the workers' files of this name."""
-    found = (cluster.data_dir / "logs").rglob(name)
-    return [line for path in found for line in path.read_text().splitlines()]
+    # Whole lines: the last one may be half written.
+    written = (text.rpartition("\n")[0] for text in texts(cluster.data_dir / "logs", name))
+    return [line for text in written for line in text.splitlines()]
 
 
 def test_metrics_and_sampled_tuples_are_written_beside_the_workers_logs(tmp_path: Path) -> None:

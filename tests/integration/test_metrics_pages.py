@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -14,6 +13,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from tests.support.devcluster import DevCluster, wait_for
+from tests.support.live_files import found
+
+from squall_common.daemon.ports import free_ports
 
 pytestmark = pytest.mark.integration
 
@@ -67,12 +69,6 @@ if __name__ == "__main__":
 Values = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def page(port: int) -> Values:
     """The samples of a page, by name and labels. The official parser refuses a page that is not
     OpenMetrics."""
@@ -119,7 +115,7 @@ def test_the_pages_of_a_cluster_are_valid_and_true(tmp_path: Path) -> None:
     package = tmp_path / "package"
     package.mkdir()
     (package / "flow.py").write_text(TOPOLOGY)
-    nimbus, supervisor = free_port(), free_port()
+    nimbus, supervisor = free_ports(2)
     overrides = [f"nimbus.metrics.port={nimbus}", f"supervisor.metrics.port={supervisor}"]
     with DevCluster.start(tmp_path / "cluster", slots=2, overrides=overrides) as cluster:
         cluster.storm("jar", package, "flow")
@@ -173,15 +169,15 @@ def test_the_pages_of_a_cluster_are_valid_and_true(tmp_path: Path) -> None:
         wait_for(
             "the exit on the page, and both workers' samples",
             lambda: (
-                total(found := page(supervisor), "squall_worker_exits_total") == 1
-                and total(found, "squall_worker_samples_ok") == 2
+                total(shown := page(supervisor), "squall_worker_exits_total") == 1
+                and total(shown, "squall_worker_samples_ok") == 2
             ),
             timeout_secs=60,
         )
         workers = cluster.worker_pids(2)
         for pid in workers:
             os.kill(pid, signal.SIGSTOP)
-        files = list((tmp_path / "cluster").rglob("metrics.json"))
+        files = found(tmp_path / "cluster", "metrics.json")
         for nonsense in (b"\xff", b"[" * 100_000, b"{}", None):
             for file in files:
                 file.unlink()
@@ -192,8 +188,8 @@ def test_the_pages_of_a_cluster_are_valid_and_true(tmp_path: Path) -> None:
             values = wait_for(
                 "a page without the workers",
                 lambda: (
-                    found
-                    if total(found := page(supervisor), "squall_worker_samples_ok") == 0
+                    shown
+                    if total(shown := page(supervisor), "squall_worker_samples_ok") == 0
                     else None
                 ),
                 poll_secs=0.2,

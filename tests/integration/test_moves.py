@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.devcluster import DevCluster, wait_for
 from tests.support.ledger import Ledger, text
+from tests.support.live_files import found
 from tests.support.submit import submit_ledger
 
 pytestmark = pytest.mark.integration
@@ -52,14 +53,14 @@ def test_rebalances_from_two_workers_to_four_to_one_with_tuples_in_flight(
             cluster.storm("rebalance", name, "-w", "0", "-n", str(workers), *changes)
             cluster.worker_pids(workers)
             wait_for("ACTIVE", lambda: cluster.topologies()[name]["status"] == "ACTIVE")
-            assert cluster.topologies()[name]["workers"] == workers
+            wait_for("its workers", lambda n=workers: cluster.topologies()[name]["workers"] == n)
             ledger.watch(16)
             ledger.wait_watched(60)
         ledger.serve_up_to(ledger.handed_out())
         ledger.pace(None)
         ledger.wait_done(ledger.handed_out(), timeout_secs=60)
         ledger.check()
-    assert list(cluster.data_dir.rglob(f"workers-artifacts/{name}-*/*/worker.log"))
+    assert found(cluster.data_dir, f"workers-artifacts/{name}-*/*/worker.log")
 
 
 def test_a_graceful_restart_fails_nothing(cluster: DevCluster) -> None:
@@ -78,7 +79,7 @@ def test_a_graceful_restart_fails_nothing(cluster: DevCluster) -> None:
             ("ledger", "restarted"),
             ("ledger", "restarted"),
         ]
-        assert len(cluster.worker_pids() - before) == 2
+        wait_for("two others", lambda: len(cluster.worker_pids() - before) == 2)
         ledger.watch(16)
         ledger.wait_watched(60)
         ledger.serve_up_to(ledger.handed_out())

@@ -133,7 +133,8 @@ def main(argv):
 
 
 def counted_in(folder: Path) -> dict[str, int]:
-    rows = [json.loads(row) for made in folder.glob("*") for row in made.read_text().splitlines()]
+    texts = [made.read_text().rpartition("\n")[0] for made in folder.glob("*")]  # whole lines
+    rows = [json.loads(row) for text in texts for row in text.splitlines()]
     return {row["word"]: row["count"] for row in rows}
 
 

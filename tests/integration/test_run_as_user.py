@@ -16,7 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.devcluster import ROOT, DevCluster, environment, fresh_name, is_alive, wait_for
+from tests.support.devcluster import (
+    ROOT,
+    DevCluster,
+    environment,
+    fresh_name,
+    is_alive,
+    wait_dead,
+    wait_for,
+)
+from tests.support.live_files import found
 from tests.support.others import folder_for_others, missing, python_for_others
 
 from squall_supervisor.confine.users import first_closed
@@ -186,9 +195,12 @@ class Prober:
 
     def read(self) -> dict[str, Any] | None:
         worker_dir = self.worker_dir()
-        if worker_dir is None or not (worker_dir / "about").exists():
+        if worker_dir is None:
             return None
-        about: dict[str, Any] = json.loads((worker_dir / "about").read_text())
+        try:
+            about: dict[str, Any] = json.loads((worker_dir / "about").read_text())
+        except FileNotFoundError:  # it has not spoken yet, or has just ended
+            return None
         return about
 
     @property
@@ -239,7 +251,7 @@ def test_a_worker_and_its_children_are_its_users(blue: Prober, red: Prober) -> N
 def test_neither_can_read_the_others_files(cluster: DevCluster, blue: Prober, red: Prober) -> None:
     def places(one: Prober) -> list[str]:
         about = one.about
-        (log,) = cluster.data_dir.rglob(f"workers-artifacts/{one.name}-*/*/worker.log")
+        (log,) = found(cluster.data_dir, f"workers-artifacts/{one.name}-*/*/worker.log")
         code = Path(about["code"])
         inner = [about["cwd"], f"{about['cwd']}/launch.json", about["code"]]
         inner += [f"{about['code']}/prober.py", str(code.parent / "stormconf.ser")]
@@ -250,8 +262,8 @@ def test_neither_can_read_the_others_files(cluster: DevCluster, blue: Prober, re
         assert all(found.startswith(("listed", "read")) for found in mine.values()), mine
         theirs = one.attempt(places(other))
         assert set(theirs.values()) == {"PermissionError"}, theirs
-    (state,) = cluster.data_dir.rglob("localstate")
-    daemons = [str(state), str(state.parent), str(next(cluster.data_dir.rglob("worker.json")))]
+    (state,) = found(cluster.data_dir, "localstate")
+    daemons = [str(state), str(state.parent), str(found(cluster.data_dir, "worker.json")[0])]
     assert set(blue.attempt(daemons).values()) == {"PermissionError"}
 
 
@@ -259,7 +271,7 @@ def test_a_supervisor_that_was_killed_adopts_them_and_ends_them(
     cluster: DevCluster, blue: Prober, red: Prober
 ) -> None:
     pids = [one.about["pid"] for one in (blue, red)]
-    log = next(iter(cluster.data_dir.rglob("supervisor.log")))
+    (log,) = found(cluster.data_dir / "logs", "supervisor.log")
     adopted = log.read_text().count("worker_adopted")
     (before,) = cluster.state()["supervisors"]
     os.kill(before["pid"], signal.SIGKILL)
@@ -312,7 +324,7 @@ for _ in range(1200):
     os.kill(supervisor["pid"], signal.SIGKILL)
     # The next one does not believe the folder: it ends that worker and starts another.
     wait_for("red to be started again", lambda: red_pid(red) not in (None, pid), 90.0)
-    assert not is_alive(pid)
+    wait_dead(pid)
     assert victim.read_text() == "root's"
     assert (victim.stat().st_uid, stat.S_IMODE(victim.stat().st_mode)) == (0, 0o600)
     assert blue.worker_pid() == blue_pid

@@ -14,7 +14,16 @@ from pathlib import Path
 
 import pytest
 from tests.leftovers import processes_of
-from tests.support.devcluster import STORM, DevCluster, environment, is_alive, storm, wait_for
+from tests.support.devcluster import (
+    STORM,
+    DevCluster,
+    environment,
+    is_alive,
+    storm,
+    wait_dead,
+    wait_empty,
+    wait_for,
+)
 from tests.support.ledger import Ledger, text
 from tests.support.submit import submit_ledger
 
@@ -62,7 +71,8 @@ def test_a_daemon_that_dies_is_started_again(cluster: DevCluster) -> None:
             lambda part=part, pid=pid: cluster.state()[part]["pid"] not in (None, pid),
         )
     wait_for("a leader", lambda: _leads(cluster), 60)
-    assert "nimbus was killed by SIGKILL; restarting it." in cluster.messages()
+    said = "nimbus was killed by SIGKILL; restarting it."
+    wait_for("the message", lambda: said in cluster.messages())
 
 
 def _leads(cluster: DevCluster) -> bool:
@@ -75,8 +85,8 @@ def test_a_signal_ends_everything_workers_included(tmp_path: Path, number: signa
         submit_ledger(cluster, ledger, workers=2)
         workers = cluster.worker_pids(2)
         assert cluster.stop(number) == 0
-        assert not any(map(is_alive, workers))
-        assert not processes_of(tmp_path)
+        wait_dead(*workers)
+        wait_empty("processes", lambda: processes_of(tmp_path).values())
 
 
 def test_output_that_fails_changes_nothing(tmp_path: Path) -> None:
@@ -103,10 +113,10 @@ def test_output_that_fails_changes_nothing(tmp_path: Path) -> None:
             os.kill(pid, signal.SIGKILL)
         for part, pid in killed.items():
             wait_for("its restart", lambda p=part, old=pid: _restarted(cluster, p, old))
-        wait_for("each part once", lambda: len(_steady_processes(tmp_path)) == parts)
+        wait_for("each part once", lambda: len(_steady_processes(tmp_path)) == parts, 60)
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 0
-        assert not processes_of(tmp_path)
+        wait_empty("processes", lambda: processes_of(tmp_path).values())
     finally:
         cluster.destroy()
 
@@ -119,7 +129,7 @@ def _steady_processes(folder: Path) -> set[int]:
         time.sleep(1)
         return before if set(processes_of(folder)) == before else None
 
-    return wait_for("no process to come or go", steady)
+    return wait_for("no process to come or go", steady, 60)
 
 
 def _pids(data_dir: Path, process: subprocess.Popen[bytes]) -> bool:

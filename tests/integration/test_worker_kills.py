@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.devcluster import DevCluster, wait_for
+from tests.support.ledger import nothing_lost
 
 from squall_common.component.groupings import stable_hash
 
@@ -131,8 +132,9 @@ def test_messages_that_kill_their_worker_alone_become_dead_letters(tmp_path: Pat
         cluster.storm("kill", "shop", "-w", "0")
         cluster.wait_gone("shop")
     found = letters(morgue)
-    assert {row["message_id"] for row in found} == set(bad)
-    assert set(numbers(tmp_path / "priced")) == set(range(MESSAGES)) - set(bad)
+    with nothing_lost():
+        assert {row["message_id"] for row in found} == set(bad)
+        assert set(numbers(tmp_path / "priced")) == set(range(MESSAGES)) - set(bad)
     deaths = Counter(numbers(tmp_path / "deaths"))
     assert set(deaths) == set(bad)
     assert max(deaths.values()) <= 5  # three, and ends of two workers at once

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.devcluster import DevCluster, wait_for
+from tests.support.live_files import found
 
 from squall_thrift import storm
 from squall_thrift.protocol.messages import ThriftApplicationError
@@ -68,15 +69,15 @@ def test_prints_and_levels_of_a_topology_that_runs(tmp_path: Path) -> None:
         cluster.storm("jar", package, "flow")
 
         def lines(logger: str) -> list[dict[str, Any]]:
-            (file,) = (tmp_path / "cluster").rglob("worker.log")
+            (file,) = found(tmp_path / "cluster", "worker.log")
             whole = file.read_text().rpartition("\n")[0].splitlines()
             return [one for one in map(json.loads, whole) if one["logger"] == logger]
 
         def printed() -> dict[str, dict[str, Any]] | None:
-            if not list((tmp_path / "cluster").rglob("worker.log")):
+            if not found(tmp_path / "cluster", "worker.log"):
                 return None
-            found = {one["message"]: one for one in lines("stdout")}
-            return found if "got 50" in found else None
+            by_text = {one["message"]: one for one in lines("stdout")}
+            return by_text if "got 50" in by_text else None
 
         by_text = wait_for("what the bolt prints", printed)
         assert (by_text["got 50"]["component"], by_text["got 50"]["level"]) == ("loud", "INFO")
@@ -89,7 +90,7 @@ def test_prints_and_levels_of_a_topology_that_runs(tmp_path: Path) -> None:
         (first, *_) = wait_for("lines below INFO", lambda: lines("mine") or None)
         assert (first["component"], first["level"]) == ("loud", "DEBUG")
         assert first["message"].startswith("at length\x1b[2J ")
-        (file,) = (tmp_path / "cluster").rglob("worker.log")
+        (file,) = found(tmp_path / "cluster", "worker.log")
         assert "\x1b" not in file.read_text()
 
         own = "squall_worker.report.log_levels"

@@ -22,7 +22,7 @@ from squall_spark.stream.query import run_stream
 from squall_spark.traits import traits_of
 
 # The first one also waits for the JVM, and each runs several streams.
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(450)
 
 
 class Orders(st.Endless):

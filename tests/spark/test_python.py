@@ -184,7 +184,7 @@ print(sorted(row["word"] for row in frame.collect()))
 """
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(400)
 def test_classes_of_a_notebook_travel_and_a_session_is_started(tmp_path: Path) -> None:
     (tmp_path / "cells.py").write_text(NOTEBOOK)
     done = subprocess.run(

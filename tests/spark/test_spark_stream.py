@@ -287,7 +287,7 @@ def test_a_stream_without_files_says_so(spark: Any, tmp_path: Path) -> None:
         run(spark, plan(f"json:{tmp_path}/in", f"{tmp_path}/out"), tmp_path)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(450)
 def test_words_from_a_socket(spark: Any, tmp_path: Path) -> None:
     """A source that Spark cannot read twice: the query runs until it is stopped."""
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -200,7 +200,7 @@ class Page:
             raise PageError(details.get("exception", {}).get("description", details["text"]))
         return found["result"].get("value")
 
-    async def wait(self, condition: str, timeout_secs: float = 20.0) -> Any:
+    async def wait(self, condition: str, timeout_secs: float = 60.0) -> Any:
         """The value of an expression once it is true. Raises PageError that shows the page."""
         deadline = time.monotonic() + timeout_secs
         while True:

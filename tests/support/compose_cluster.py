@@ -71,14 +71,14 @@ class ComposeCluster:
         finally:
             cluster.compose("down", "--volumes", "--remove-orphans", "--timeout", "10")
 
-    def compose(self, *arguments: str | Path, timeout_secs: float = 120.0) -> str:
+    def compose(self, *arguments: str | Path, timeout_secs: float = 300.0) -> str:
         files = [word for path in _FILES for word in ("-f", str(path))]
         return self.docker.run("compose", *files, *arguments, timeout_secs=timeout_secs)
 
     def scale(self, supervisors: int) -> None:
         """`up --wait`, with so many supervisors."""
         self.compose(
-            "up", "--detach", "--no-build", "--wait", "--wait-timeout", "110", "--no-recreate",
+            "up", "--detach", "--no-build", "--wait", "--wait-timeout", "280", "--no-recreate",
             "--scale", f"supervisor={supervisors}",
         )  # fmt: skip
 
@@ -89,7 +89,7 @@ class ComposeCluster:
     def inspect(self, container: str, template: str) -> str:
         return self.docker.run("inspect", "-f", template, container).strip()
 
-    def wait_healthy(self, container: str, timeout_secs: float = 60.0) -> None:
+    def wait_healthy(self, container: str, timeout_secs: float = 120.0) -> None:
         wait_for(
             "a healthy container",
             lambda: self.inspect(container, "{{.State.Health.Status}}") == "healthy",
@@ -133,15 +133,18 @@ class ComposeCluster:
         return {one: pids for one, pids in found.items() if pids}
 
     def workers_per_container(
-        self, timeout_secs: float = 60.0, *, total: int
+        self, timeout_secs: float = 120.0, *, total: int
     ) -> dict[str, set[int]]:
         """`workers`, once there are so many in all."""
-        return wait_for(
-            f"{total} workers",
-            lambda: found if sum(map(len, (found := self.workers()).values())) == total else None,
-            timeout_secs,
-            0.5,
-        )
+
+        def all_there() -> dict[str, set[int]] | None:
+            try:
+                found = self.workers()
+            except AssertionError:  # a container has just ended, or does not run yet
+                return None
+            return found if sum(map(len, found.values())) == total else None
+
+        return wait_for(f"{total} workers", all_there, timeout_secs, 0.5)
 
     def logs(self) -> str:
         """The end of every container's output and logs."""

@@ -21,8 +21,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tests.leftovers import processes_of
+from tests.leftovers import left_behind, processes_of
 from tests.support.held_loops import held_loops_in
+from tests.support.live_files import found
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 STORM = [sys.executable, "-P", "-m", "squall_cli.main"]
@@ -36,7 +37,7 @@ _tries = itertools.count(1)
 def wait_for(
     what: str,
     probe: Callable[[], _T | None],
-    timeout_secs: float = 30.0,
+    timeout_secs: float = 60.0,
     poll_secs: float = _POLL_SECS,
 ) -> _T:
     """The first result of `probe` that is neither None nor False; AssertionError after the
@@ -52,7 +53,7 @@ def wait_for(
 
 
 def wait_empty(
-    what: str, probe: Callable[[], Collection[object]], timeout_secs: float = 30.0
+    what: str, probe: Callable[[], Collection[object]], timeout_secs: float = 60.0
 ) -> None:
     """Until `probe` gives nothing; AssertionError that lists what is there after the timeout."""
     deadline = time.monotonic() + timeout_secs
@@ -61,6 +62,11 @@ def wait_empty(
             shown = "\n  ".join(map(str, left))
             raise AssertionError(f"{what}: left after {timeout_secs:.0f} s:\n  {shown}")
         time.sleep(0.2)
+
+
+def wait_dead(*pids: int, timeout_secs: float = 60.0) -> None:
+    """Until none of these processes runs."""
+    wait_empty("processes", lambda: [pid for pid in pids if is_alive(pid)], timeout_secs)
 
 
 def environment() -> dict[str, str]:
@@ -89,7 +95,10 @@ def environment() -> dict[str, str]:
 
 
 def storm(
-    *arguments: str | Path, timeout_secs: float = 60.0, check: bool = False, cwd: Path | None = None
+    *arguments: str | Path,
+    timeout_secs: float = 110.0,
+    check: bool = False,
+    cwd: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run one `storm` command line to its end."""
     result = subprocess.run(
@@ -159,7 +168,7 @@ class DevCluster:
         try:
             yield cluster
             status = cluster.stop()
-            left = processes_of(data_dir)
+            left = left_behind(data_dir)
             assert status == 0, cluster.messages()
             held = held_loops_in(data_dir / "logs")
             assert not held, "a daemon's loop was held:\n" + "\n".join(held)
@@ -250,7 +259,7 @@ class DevCluster:
     def logs(self, lines: int = 40) -> str:
         """The ends of all logs, for the report of a failed test."""
         parts = [f"--- storm dev\n{self.messages()}"]
-        for path in sorted((self.data_dir / "logs").rglob("*")):
+        for path in found(self.data_dir / "logs"):
             if path.is_file() and path.stat().st_size:
                 tail = path.read_text(errors="replace").splitlines()[-lines:]
                 parts.append(f"--- {path.relative_to(self.data_dir)}\n" + "\n".join(tail))
@@ -270,7 +279,7 @@ class DevCluster:
                 workers[pid] = words[words.index("squall_worker") + 1 :]
         return workers
 
-    def worker_pids(self, count: int | None = None, timeout_secs: float = 30.0) -> set[int]:
+    def worker_pids(self, count: int | None = None, timeout_secs: float = 60.0) -> set[int]:
         """Process ids of the workers; with `count`, wait until there are so many."""
         if count is None:
             return set(self.worker_processes())
@@ -283,7 +292,7 @@ class DevCluster:
     # What one does with it ------------------------------------------------------------------------
 
     def storm(
-        self, *arguments: str | Path, check: bool = True, timeout_secs: float = 60.0
+        self, *arguments: str | Path, check: bool = True, timeout_secs: float = 110.0
     ) -> subprocess.CompletedProcess[str]:
         """Run a `storm` command against this cluster: `storm("list", "--json")`."""
         return storm("--config", self.conf_file, *arguments, check=check, timeout_secs=timeout_secs)
@@ -327,7 +336,7 @@ class DevCluster:
         with contextlib.suppress(thrift.NotAliveException):
             self.call("killTopologyWithOpts", name, thrift.KillOptions(wait_secs=0))
 
-    def wait_gone(self, name: str, timeout_secs: float = 30.0) -> None:
+    def wait_gone(self, name: str, timeout_secs: float = 60.0) -> None:
         """Until Nimbus knows no topology of this name."""
         from squall_thrift.client import ThriftTransportError
 
@@ -342,31 +351,32 @@ class DevCluster:
     def znodes(self) -> set[str]:
         """Every path in ZooKeeper below the cluster's root."""
         from kazoo.client import KazooClient
+        from kazoo.exceptions import NoNodeError
 
         zookeeper = self.state()["zookeeper"]
         client = KazooClient(f"{zookeeper['host']}:{zookeeper['port']}")
         client.start(timeout=20)
-        found: set[str] = set()
+        there: set[str] = set()
 
         def walk(path: str) -> None:
-            for child in client.get_children(path):
-                below = f"{path.rstrip('/')}/{child}"
-                found.add(below)
-                walk(below)
+            with contextlib.suppress(NoNodeError):  # it went meanwhile
+                for child in client.get_children(path):
+                    below = f"{path.rstrip('/')}/{child}"
+                    there.add(below)
+                    walk(below)
 
         try:
-            if client.exists("/storm"):
-                walk("/storm")
+            walk("/storm")
         finally:
             client.stop()
             client.close()
-        return found
+        return there
 
     def files(self) -> set[str]:
         """Every file of the daemons, logs aside, relative to the data folder."""
         logs = self.data_dir / "logs"
         return {
             str(path.relative_to(self.data_dir))
-            for path in self.data_dir.rglob("*")
+            for path in found(self.data_dir)
             if logs not in path.parents and path != logs
         }

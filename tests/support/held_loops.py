@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.support.live_files import found
+
 # What daemons log from. It is CPU time of the loop's own thread: waiting for a processor does not
 # count, on however busy a machine.
 HELD_MS_MAX = 50
@@ -17,7 +19,7 @@ def held_loops(lines: Iterable[str], ms_max: int = HELD_MS_MAX) -> list[str]:
     return [
         line.rstrip()
         for line in lines
-        if (found := _LINE.search(line)) is not None and int(found[1]) > ms_max
+        if (there := _LINE.search(line)) is not None and int(there[1]) > ms_max
     ]
 
 
@@ -25,7 +27,7 @@ def held_loops_in(folder: Path) -> list[str]:
     """The same, of all daemons' logs in a folder, with the log's name."""
     return [
         f"{path.name}: {line}"
-        for path in sorted(folder.rglob("*.log*"))
+        for path in found(folder, "*.log*")
         if path.is_file()
         for line in held_loops(path.read_text(errors="replace").splitlines())
     ]

@@ -27,6 +27,7 @@ from typing import Any
 from tests.leftovers import processes_of
 from tests.support.bugs import bug_environment
 from tests.support.devcluster import environment, is_alive, storm, wait_for
+from tests.support.live_files import found
 from tests.support.netns import Network
 from tests.support.wall_clock import WallClocks
 
@@ -126,14 +127,14 @@ class NetCluster:
         for process in self.processes.values():
             process.kill()
         # Workers are nobody's children when their supervisor was killed.
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while (left := processes_of(self.folder)) and time.monotonic() < deadline:
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.05)
         for process in self.processes.values():
-            process.wait(10)
+            process.wait(60)
         self.network.close()
         subprocess.run(["umount", "-l", str(self._small)], check=True, timeout=30)
         assert not left, f"processes left behind: {left}"
@@ -243,7 +244,7 @@ class NetCluster:
         process = self.processes[name]
         process.send_signal(number)
         if number == signal.SIGKILL:
-            process.wait(30)
+            process.wait(60)
 
     def heal(self) -> None:
         """Set all clocks right, put all cables back, let what was stopped go on, start what does
@@ -258,8 +259,8 @@ class NetCluster:
         for pid in self.worker_processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
-        wait_for("ZooKeeper to serve", lambda: len(self.zookeeper_modes()) == 3, 40)
-        wait_for("all supervisors to be known", self.whole, 40, 0.2)
+        wait_for("ZooKeeper to serve", lambda: len(self.zookeeper_modes()) == 3, 90)
+        wait_for("all supervisors to be known", self.whole, 90, 0.2)
 
     def whole(self) -> bool:
         """Whether a leader answers, all Nimbus are known, and all supervisors."""
@@ -337,13 +338,13 @@ class NetCluster:
                 return None
             return next((n for n in NIMBUSES if self.addresses[n] == host), None)
 
-        return wait_for("a Nimbus leader", find, 40)
+        return wait_for("a Nimbus leader", find, 90)
 
     # Workers --------------------------------------------------------------------------------------
 
     def worker_processes(self, node: str | None = None) -> dict[int, str]:
         """The node of each living worker (of one node) by process id."""
-        found = {}
+        workers = {}
         for pid in processes_of(self.folder):
             try:
                 words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
@@ -354,15 +355,15 @@ class NetCluster:
             text = " ".join(words)
             for name in SUPERVISORS:
                 if f"{self.local_dir(name)}/" in text and node in (None, name):
-                    found[pid] = name
-        return found
+                    workers[pid] = name
+        return workers
 
     def launches(self) -> int:
         """How many workers were ever started."""
         logs = [self.folder / "logs" / name / "supervisor.log" for name in SUPERVISORS]
         return sum(log.read_bytes().count(b" worker_launched ") for log in logs if log.exists())
 
-    def wait_workers(self, count: int, timeout_secs: float = 40.0) -> dict[int, str]:
+    def wait_workers(self, count: int, timeout_secs: float = 90.0) -> dict[int, str]:
         return wait_for(
             f"{count} workers",
             lambda: found if len(found := self.worker_processes()) == count else None,
@@ -372,7 +373,7 @@ class NetCluster:
     # What one does with it ------------------------------------------------------------------------
 
     def storm(
-        self, *arguments: str | Path, check: bool = True, timeout_secs: float = 60.0
+        self, *arguments: str | Path, check: bool = True, timeout_secs: float = 110.0
     ) -> subprocess.CompletedProcess[str]:
         return storm("--config", self.conf_file, *arguments, check=check, timeout_secs=timeout_secs)
 
@@ -391,7 +392,7 @@ class NetCluster:
     def logs(self, lines: int = 25) -> str:
         """The ends of all logs, for the report of a failed test."""
         parts = []
-        for path in sorted((self.folder / "logs").rglob("*")):
+        for path in found(self.folder / "logs"):
             if path.is_file() and path.stat().st_size:
                 tail = path.read_text(errors="replace").splitlines()[-lines:]
                 parts.append(f"--- {path.relative_to(self.folder)}\n" + "\n".join(tail))

@@ -75,7 +75,7 @@ def topology(*, executors: int = 2) -> storm.StormTopology:
 
 
 async def eventually(
-    condition: Callable[[], Awaitable[Any]], what: str, timeout_secs: float = 10.0
+    condition: Callable[[], Awaitable[Any]], what: str, timeout_secs: float = 60.0
 ) -> Any:
     """Wait until `condition` gives something true, and return it."""
     try:

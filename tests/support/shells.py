@@ -87,10 +87,10 @@ class Run:
     def raw_errors(self) -> list[LocalError]:
         return self.cluster.errors("shells")
 
-    def wait_all_acked(self, timeout_secs: float = 30.0) -> None:
+    def wait_all_acked(self, timeout_secs: float = 60.0) -> None:
         self.wait(lambda: len(self.account.acked) == self.count, timeout_secs)
 
-    def wait(self, condition: Callable[[], bool], timeout_secs: float = 30.0) -> None:
+    def wait(self, condition: Callable[[], bool], timeout_secs: float = 60.0) -> None:
         deadline = time.monotonic() + timeout_secs
         while not condition():
             assert time.monotonic() < deadline, (self.account, self.errors())

@@ -111,7 +111,7 @@ class Watched:
         self.paths.append(path)
         self._event.set()
 
-    async def wait(self, timeout_secs: float = 10.0) -> str:
+    async def wait(self, timeout_secs: float = 60.0) -> str:
         """The path of the next call since the last wait."""
         async with asyncio.timeout(timeout_secs):
             await self._event.wait()
@@ -131,7 +131,7 @@ class States:
         self.seen.append(state)
         self._changed.set()
 
-    async def wait(self, *states: ConnectionState, timeout_secs: float = 15.0) -> None:
+    async def wait(self, *states: ConnectionState, timeout_secs: float = 60.0) -> None:
         """Until what was seen ends with `states`."""
         async with asyncio.timeout(timeout_secs):
             while tuple(self.seen[-len(states) :]) != states:
@@ -140,7 +140,7 @@ class States:
 
 
 async def eventually(
-    condition: Callable[[], bool | Awaitable[bool]], timeout_secs: float = 10.0
+    condition: Callable[[], bool | Awaitable[bool]], timeout_secs: float = 60.0
 ) -> None:
     """Wait for a condition that nothing announces."""
     async with asyncio.timeout(timeout_secs):

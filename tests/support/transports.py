@@ -49,7 +49,7 @@ class TransportEnd:
                 self.received += arrival.sections
 
 
-async def wait_until(condition: Callable[[], object], secs: float = 20.0) -> None:
+async def wait_until(condition: Callable[[], object], secs: float = 60.0) -> None:
     deadline = time.monotonic() + secs
     while not condition():
         if time.monotonic() > deadline:

@@ -12,7 +12,6 @@ import importlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -146,14 +145,8 @@ def imported(folder: Path, name: str) -> Iterator[ModuleType]:
         sys.modules.pop(name, None)
 
 
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
-
-
 async def wait_until(
-    condition: Callable[[], bool | Awaitable[bool]], secs: float = 30.0, what: str = "condition"
+    condition: Callable[[], bool | Awaitable[bool]], secs: float = 60.0, what: str = "condition"
 ) -> None:
     deadline = time.monotonic() + secs
     while True:
@@ -208,7 +201,7 @@ class WorkerProcess:
         await wait_until(running, what="RUNNING")
         return time.monotonic() - self.started_at
 
-    async def wait_exit(self, secs: float = 15.0) -> int:
+    async def wait_exit(self, secs: float = 60.0) -> int:
         await wait_until(lambda: self.process.poll() is not None, secs, "exit")
         assert self.process.returncode is not None
         return self.process.returncode

@@ -16,7 +16,7 @@ from tests.support.history_rows import ID, NOW, put, rows
 ROOT = Path(__file__).resolve().parents[3]
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_a_report_needs_no_java_and_little_time(tmp_path: Path) -> None:
     history, html, data = tmp_path / "history", tmp_path / "r.html", tmp_path / "r.json"
     age_ms = int((NOW - time.time()) * 1000)

@@ -5,7 +5,6 @@ sockets block, so they run in threads.
 """
 
 import asyncio
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 import thriftpy2
+from tests.support.servers import free_port
 from thriftpy2.protocol import TBinaryProtocolFactory, TCyBinaryProtocolFactory
 from thriftpy2.thrift import TApplicationException, TClient, TProcessor
 from thriftpy2.transport import (
@@ -128,9 +128,7 @@ def peer_server(handler: Any, *, compiled: bool) -> Iterator[int]:
     """One connection of thriftpy2's processor, served in a thread."""
     framed = TCyFramedTransportFactory() if compiled else TFramedTransportFactory()
     factory = TCyBinaryProtocolFactory() if compiled else TBinaryProtocolFactory()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     listener = TServerSocket("127.0.0.1", port)
     listener.listen()
 

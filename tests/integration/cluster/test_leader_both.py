@@ -186,7 +186,7 @@ async def test_a_restarted_nimbus_does_not_wait_for_its_own_ghost(enter: Enter) 
     started = time.monotonic()
     again = await enter("a:6627")
     await again.wait_leads()
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 3.5
     await eventually_queued(again.store, 1)
 
 

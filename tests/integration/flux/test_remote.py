@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.devcluster import DevCluster, fresh_name, wait_for
+from tests.support.live_files import texts
 from tests.support.thirdparty import command
 
 pytestmark = pytest.mark.integration
@@ -114,7 +115,10 @@ def test_hooks_of_a_flux_file_run_in_the_worker(cluster: DevCluster, tmp_path: P
         lambda: "the hook does not like seven" in cluster.storm("get-errors", name).stdout,
         timeout_secs=30,
     )
-    assert "task hook Acks: bolt_execute() failed" in cluster.storm("get-errors", name).stdout
+    wait_for(
+        "where it was",
+        lambda: "task hook Acks: bolt_execute() failed" in cluster.storm("get-errors", name).stdout,
+    )
     cluster.kill(name)
     ended = seen / started.name.replace("started", "ended")
     wait_for("the shutdown of the hook", ended.exists, timeout_secs=30)
@@ -131,8 +135,8 @@ def test_a_flux_file_written_for_storm_runs_on_a_cluster(
     try:
 
         def counted() -> bool:
-            logs = cluster.data_dir.rglob("worker.log")
-            return any("component=log task=" in text for text in map(_text, logs))
+            logs = texts(cluster.data_dir, "worker.log")
+            return any("component=log task=" in text for text in logs)
 
         wait_for("the log of the last bolt", counted, timeout_secs=60)
         found = json.loads(cluster.storm("list", "--json").stdout)
@@ -140,7 +144,3 @@ def test_a_flux_file_written_for_storm_runs_on_a_cluster(
         assert topology["status"] == "ACTIVE"
     finally:
         cluster.kill("shell-topology")
-
-
-def _text(path: Path) -> str:
-    return path.read_text(errors="replace")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.devcluster import is_alive
+from tests.support.devcluster import wait_dead
 from tests.support.shells import raw_bolt, running
 from tests.support.validated import validated_children
 
@@ -83,7 +83,7 @@ def test_a_child_that_cannot_go_on_is_replaced_and_its_tuples_replayed(
         (error,) = [e for e in run.errors() if "child process of 'shell'" in e]
         assert REPLACED[mode] in error
         assert "were failed" in error
-        assert not is_alive(pid)
+        wait_dead(pid)
 
 
 def test_a_child_that_always_dies_stops_no_other_component(tmp_path: Path) -> None:

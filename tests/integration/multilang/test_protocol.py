@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.devcluster import is_alive
+from tests.support.devcluster import wait_dead
 from tests.support.shells import ACCOUNTS, Account, Sink, raw_bolt, running
 
 from squall import ShellBolt, ShellSpout, Stream, TaskHook
@@ -73,7 +73,7 @@ def test_a_spouts_child_that_dies_starts_again_from_the_beginning(tmp_path: Path
         assert run.account.seen["told", "ack 0"] <= 2
         (error,) = run.errors()
         assert "was ended by SIGKILL" in error
-        assert not is_alive(pid)
+        wait_dead(pid)
 
 
 @pytest.fixture
@@ -118,9 +118,14 @@ def test_a_bolt_uses_all_of_the_protocol(everything: Any, caplog: pytest.LogCapt
         ("WARNING", "at warn"),
         ("ERROR", "at error"),
     ]
-    shell_lines = [r.getMessage() for r in caplog.records if "shell_stderr" in r.getMessage()]
-    assert any('line="on stderr"' in line for line in shell_lines)
-    assert any("line=printed" in line for line in shell_lines), "print goes to stderr"
+
+    def on_stderr(line: str) -> bool:
+        return any("shell_stderr" in (said := r.getMessage()) and line in said
+                   for r in list(caplog.records))  # fmt: skip
+
+    # It comes by another way than what the child says of its tuples.
+    run.wait(lambda: on_stderr('line="on stderr"'))
+    run.wait(lambda: on_stderr("line=printed"))  # print goes to stderr
 
     (built,) = [b for b in engine.built if b.task is bolt]
     requests = built.context.shell_metrics["requests"]
@@ -175,7 +180,7 @@ def test_nothing_is_left_of_a_child_after_the_end(
         assert {int(f.name) for f in pid_dir.iterdir()} >= set(pids)
         ready = [r.getMessage() for r in caplog.records if "shell_child_ready" in r.getMessage()]
         assert sorted(int(line.rpartition("pid=")[2]) for line in ready) == sorted(pids)
-    assert not [pid for pid in pids if is_alive(pid)]
+    wait_dead(*pids)
     assert not {int(f.name) for f in pid_dir.iterdir()} & set(pids)
 
 
@@ -184,7 +189,7 @@ def test_a_child_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     script.write_text("trap '' TERM\nsleep 600\n")
     with running(ShellBolt("/bin/sh", str(script), outputs=["n"])) as run:
         (pid,) = run.child_pids()
-    assert not is_alive(pid)
+    wait_dead(pid)
 
 
 def test_output_of_a_child_about_its_exit_is_not_an_error(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 from tests.leftovers import processes_of
-from tests.support.devcluster import DevCluster, is_alive, wait_empty, wait_for
+from tests.support.devcluster import DevCluster, is_alive, wait_dead, wait_empty, wait_for
 from tests.support.ledger import Ledger, text
+from tests.support.live_files import found
 from tests.support.shells import PACKAGE
 from tests.support.submit import LEDGER
 
@@ -57,7 +58,7 @@ def children(cluster: DevCluster) -> set[int]:
 def wait_children(cluster: DevCluster, count: int) -> set[int]:
     return wait_for(
         f"{count} children",
-        lambda: found if len(found := children(cluster)) == count else None,
+        lambda: now if len(now := children(cluster)) == count else None,
     )
 
 
@@ -70,8 +71,12 @@ def test_words_are_counted_exactly_and_no_child_outlives_the_topology(
         ledger.check()
         assert (ledger.duplicates(), ledger.fails) == (0, 0)
         pids = wait_children(cluster, 4)
-        noted = {int(f.name) for f in cluster.data_dir.rglob("pids/*") if f.name.isdecimal()}
-        assert len(noted & pids) == 2
+
+        def noted() -> set[int]:
+            files = found(cluster.data_dir, "pids/*")
+            return {int(file.name) for file in files if file.name.isdecimal()}
+
+        wait_for("both to be noted", lambda: len(noted() & pids) == 2)
         cluster.storm("kill", "shells", "-w", "0")
         cluster.wait_gone("shells")
         wait_empty("children after storm kill", lambda: children(cluster))
@@ -101,7 +106,7 @@ def test_children_end_with_a_killed_worker_but_not_with_a_killed_child(
         os.kill(worker, signal.SIGKILL)
         wait_for("the worker to be back", lambda: worker not in cluster.worker_pids(1))
         wait_children(cluster, 4)
-        assert not [pid for pid in before if is_alive(pid)]
+        wait_dead(*before)
         assert ledger.done < len(ledger.lines), "all was done before: a larger text is due"
         ledger.wait_done(timeout_secs=120)
         ledger.check()

@@ -56,7 +56,7 @@ class Nimbuses:
         return one
 
     @asynccontextmanager
-    async def connect(self, timeout_secs: float = 30.0) -> AsyncIterator[NimbusClient]:
+    async def connect(self, timeout_secs: float = 60.0) -> AsyncIterator[NimbusClient]:
         """Return the leader, as every client finds it, however long that takes."""
         seeds = [f"127.0.0.1:{one.port}" for one in self.started]
         conf = {**self._conf, "nimbus.seeds": seeds, "storm.nimbus.retry.times": 0}  # noqa: F811
@@ -83,7 +83,7 @@ class Nimbuses:
                 return False
             return True
 
-        await eventually(done, method, 30.0)
+        await eventually(done, method, 60.0)
         return result[0]
 
     async def submit(self, name: str, conf: dict[str, Any] | None = None) -> None:  # noqa: F811
@@ -102,7 +102,7 @@ class Nimbuses:
                 pass
             return True
 
-        await eventually(done, f"{name} is accepted", 30.0)
+        await eventually(done, f"{name} is accepted", 60.0)
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ async def test_a_submit_is_accepted_soon_after_the_leader_was_killed(
     await nimbuses.submit("after")
     took = time.monotonic() - killed
     print(json.dumps({"submit_after_leader_sigkill_secs": round(took, 2), "session": SESSION_SECS}))
-    assert took < SESSION_SECS + 15
+    assert took < SESSION_SECS + 30
     assert await state.assignment(topology_id) == placed  # nothing was moved
     # And once more: the last one also has the code.
     leader = await nimbuses.call("getLeader")
@@ -182,7 +182,7 @@ async def test_pending_kills_and_rebalances_survive_the_leader(
             and len(assigned[0].slots()) == 2
         )
 
-    await eventually(done, "one is gone, the other is spread anew", 30.0)
+    await eventually(done, "one is gone, the other is spread anew", 60.0)
     (topology_id,) = await state.topology_ids()
     stored = json.loads(await nimbuses.call("getTopologyConf", topology_id))
     assert stored["topology.message.timeout.secs"] == 7
@@ -256,7 +256,7 @@ async def _outcomes(
                 and all([await runs(state, base.name) for base in bases.values()])
             )
 
-        await eventually(whole, f"whole or gone, killed at {step}", 30.0)
+        await eventually(whole, f"whole or gone, killed at {step}", 60.0)
         outcomes[step] = await runs(state, name)
         if outcomes[step]:  # its code is on the disk of the remaining one
             await nimbuses.call("killTopologyWithOpts", name, storm.KillOptions(wait_secs=0))
@@ -301,7 +301,7 @@ async def test_a_kill_is_finished_by_the_next_leader_if_one_dies_at_any_step(
                 or await state.topologies_with_state()
             )
 
-        await eventually(gone, f"gone with all that it had, killed at {step}", 30.0)
+        await eventually(gone, f"gone with all that it had, killed at {step}", 60.0)
     await nimbuses.submit("afterwards")
 
 
@@ -327,7 +327,7 @@ async def test_a_rebalance_is_finished_by_the_next_leader_if_one_dies_at_any_ste
             held = [await state.blob_holders(key) for key in topology_blob_keys(topology_id)]
             return all(port in [one.port for one in holders] for holders in held)
 
-        await eventually(copied, "the next one has the code", 30.0)
+        await eventually(copied, "the next one has the code", 60.0)
         workers = 1 + (number + 1) % 2
         options = storm.RebalanceOptions(
             wait_secs=0,
@@ -349,7 +349,7 @@ async def test_a_rebalance_is_finished_by_the_next_leader_if_one_dies_at_any_ste
                 (conf["topology.message.timeout.secs"] == 100 + number) is done
             )
 
-        await eventually(agree, f"all of it or nothing, killed at {step}", 30.0)
+        await eventually(agree, f"all of it or nothing, killed at {step}", 60.0)
         leader = standby
     print(json.dumps(outcomes))
     assert not outcomes[REBALANCE_STEPS[0]]
@@ -417,7 +417,7 @@ async def test_a_leader_that_was_paused_and_continues_writes_nothing(
                 _, epoch = await cluster.store.get("/leader-epoch")
                 return epoch.mzxid > epoch_before.mzxid
 
-            await eventually(begun, "the second one's term begins", 30.0)
+            await eventually(begun, "the second one's term begins", 60.0)
             _, epoch = await cluster.store.get("/leader-epoch")
             async with ThriftClient(storm.Nimbus, "127.0.0.1", first.port) as held:
                 asked = asyncio.gather(  # waits in its socket until it goes on
@@ -434,7 +434,7 @@ async def test_a_leader_that_was_paused_and_continues_writes_nothing(
         async def back() -> bool:
             return await session_of(cluster, first) not in {None, old_session}
 
-        await eventually(back, "it has a session again", 30.0)
+        await eventually(back, "it has a session again", 60.0)
         new_session = await session_of(cluster, first)
 
         async def settled() -> bool:
@@ -443,7 +443,7 @@ async def test_a_leader_that_was_paused_and_continues_writes_nothing(
                 ("stays", TopologyStatus.ACTIVE)
             ]
 
-        await eventually(settled, "the second one carries out what was pending", 30.0)
+        await eventually(settled, "the second one carries out what was pending", 60.0)
         root = conf["storm.zookeeper.root"]
     finally:
         await cluster.close()

@@ -31,7 +31,7 @@ from squall_thrift.codec import to_bytes
 
 CODE = to_bytes(storm.StormTopology(spouts={}, bolts={}, state_spouts={}))
 SCRIPT = Path(__file__).with_name("standin_worker.py")
-WAIT_SECS = 20.0
+WAIT_SECS = 60.0
 
 
 async def wait_until(what: str, condition: Callable[[], Any], secs: float = WAIT_SECS) -> Any:

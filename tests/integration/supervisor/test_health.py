@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.devcluster import DevCluster, wait_for
 from tests.support.ledger import Ledger, text
+from tests.support.live_files import found
 from tests.support.submit import submit_ledger
 
 pytestmark = pytest.mark.integration
@@ -43,7 +44,7 @@ def test_an_unhealthy_node_is_named_and_drained_and_gets_work_again_when_it_is_w
         script = checks / "disk.sh"
         script.write_text("#!/bin/sh\necho 'ERROR sda is read-only'\n")
         script.chmod(0o755)
-        wait_for("the node to be named", lambda: summary(sick).unhealthy, timeout_secs=30)
+        wait_for("the node to be named", lambda: summary(sick).unhealthy)
         assert summary(sick).unhealthy == "disk.sh: ERROR sda is read-only"
         assert "is unhealthy and gets no work: disk.sh" in cluster.storm("list").stderr
         wait_for(
@@ -51,13 +52,13 @@ def test_an_unhealthy_node_is_named_and_drained_and_gets_work_again_when_it_is_w
             lambda: nodes() == {sick: 0, well: 2},
             timeout_secs=60,
         )
-        assert summary(sick).num_workers == 0
+        wait_for("no slot of the other", lambda: summary(sick).num_workers == 0)
         done = ledger.handed_out()
         ledger.wait_done(done, timeout_secs=90)
 
         script.write_text("#!/bin/sh\necho well\n")
-        wait_for("it to be healthy", lambda: not summary(sick).unhealthy, timeout_secs=30)
-        wait_for("its slots", lambda: summary(sick).num_workers == 2, timeout_secs=30)
+        wait_for("it to be healthy", lambda: not summary(sick).unhealthy)
+        wait_for("its slots", lambda: summary(sick).num_workers == 2)
         ledger.pace(None)
         ledger.serve_up_to(ledger.handed_out())
         ledger.wait_done(ledger.handed_out(), timeout_secs=90)
@@ -66,7 +67,7 @@ def test_an_unhealthy_node_is_named_and_drained_and_gets_work_again_when_it_is_w
 
 def local_dir(cluster: DevCluster, node: str) -> Path:
     """The storm.local.dir of a supervisor."""
-    for state in cluster.data_dir.rglob("supervisor/localstate"):
+    for state in found(cluster.data_dir, "supervisor/localstate"):
         if node in state.read_text(errors="replace"):
             return state.parents[1]
     raise AssertionError(f"no supervisor {node} in {cluster.data_dir}")

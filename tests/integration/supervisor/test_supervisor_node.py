@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.supervisor.standin import CODE, TestNode, package, wait_until
+from tests.support.live_files import found
 
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.stores.memory import MemoryStore
@@ -121,7 +122,7 @@ async def test_a_worker_finds_its_topologys_key_in_its_folder(node: TestNode) ->
     holders = {
         path.name
         for folder in (supervisor.settings.local_dir, supervisor.settings.log_dir)
-        for path in folder.rglob("*")
+        for path in found(folder)
         if path.is_file() and b"s" * 40 in path.read_bytes()
     }
     assert holders == {"curve.key"}
@@ -200,7 +201,7 @@ async def test_a_stopped_worker_is_killed_and_replaced_after_its_timeout(
     os.kill(pid, signal.SIGSTOP)
     stopped = time.monotonic()
     await wait_until("the hung worker is gone", lambda: processes.identify(pid) is None)
-    assert 0.8 <= time.monotonic() - stopped < 2.5  # the timeout is 1 s
+    assert 0.8 <= time.monotonic() - stopped < 20  # the timeout is 1 s, the default 30 s
     assert await node.wait_running() != pid
 
 
@@ -238,7 +239,7 @@ async def test_a_worker_crash_is_an_error_of_its_topology_and_a_requested_end_is
     await cluster.setup_heartbeats(WORDS)
     await node.assign(WORDS, {6700: 1})
     errors: list[str] = []
-    for _ in range(1000):
+    for _ in range(6000):
         errors = [e.error for e in await cluster.errors(WORDS, "__system")]
         if errors:
             break
@@ -388,7 +389,10 @@ async def test_a_worker_that_died_meanwhile_is_launched_again(node: TestNode) ->
     assert await node.wait_running() != pid
     supervisor = node.supervisor
     assert supervisor is not None
-    assert len(list(supervisor.settings.workers_dir.iterdir())) == 1
+    workers_dir = supervisor.settings.workers_dir
+    await wait_until(
+        "the folder of the dead one is gone", lambda: len(os.listdir(workers_dir)) == 1
+    )
 
 
 @pytest.mark.parametrize("by_hand", [False, True])
@@ -647,7 +651,7 @@ async def test_a_bad_package_is_reported_where_errors_are_shown(node: TestNode) 
     await cluster.setup_heartbeats(WORDS)
     await node.assign(WORDS, {6700: 1})
     errors: list[str] = []
-    for _ in range(1000):
+    for _ in range(6000):
         errors = [e.error for e in await cluster.errors(WORDS, "__system")]
         if errors:
             break
@@ -702,7 +706,8 @@ async def test_a_full_disk_gives_errors_and_heals(
     supervisor = await node.start()
     await node.assign(WORDS, {6700: 1})
     await wait_until("it backs off", lambda: node.runner().slot.state is State.KILL_AND_RELAUNCH)
-    assert list(supervisor.settings.workers_dir.iterdir()) == []
+    workers_dir = supervisor.settings.workers_dir
+    await wait_until("no folder is left", lambda: not os.listdir(workers_dir))
     full = False
     await node.wait_running()
 
@@ -777,7 +782,7 @@ async def test_a_crash_in_the_middle_of_a_download_leaves_nothing_that_looks_who
     half.mkdir()
     (half / "stormcode.ser").write_bytes(b"")
     await node.start()
-    assert not half.exists()
+    await wait_until("what was left is gone", lambda: not half.exists())
     assert os.listdir(stormdist) == [WORDS]
 
 

@@ -165,7 +165,7 @@ async def test_a_killed_supervisors_workers_run_on_and_are_adopted(
     assert operator.workers() == workers
     assert operator.log().count("worker_adopted") == 2
     assert operator.log().count("worker_launched") == launched
-    assert took < 5.0
+    assert took < 20.0
     os.kill(workers[6700], signal.SIGKILL)
     await wait_until("a new one", lambda: operator.workers().get(6700) not in (None, workers[6700]))
     assert operator.workers()[6701] == workers[6701]
@@ -181,7 +181,7 @@ async def test_a_stopped_supervisor_leaves_its_workers_and_its_place_is_free(
     await wait_until("a worker", lambda: len(operator.workers()) == 1)
     workers = operator.workers()
     process.send_signal(number)
-    _, err = await asyncio.wait_for(process.communicate(), 10)
+    _, err = await asyncio.wait_for(process.communicate(), 60)
     assert (process.returncode, err) == (0, AT_START)
     assert operator.workers() == workers
     assert await cluster.supervisors() == {}
@@ -225,7 +225,7 @@ async def test_a_supervisor_waits_for_zookeeper_and_says_so(
     await wait_until("it says so", lambda: "waiting_for_zookeeper" in operator.log(), 30)
     assert process.returncode is None
     process.send_signal(signal.SIGTERM)
-    out, err = await asyncio.wait_for(process.communicate(), 10)
+    out, err = await asyncio.wait_for(process.communicate(), 60)
     assert (process.returncode, out, err) == (0, b"", AT_START)
 
 

@@ -16,12 +16,13 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from tests.support.ledger import nothing_lost
+from tests.support.servers import free_port
 from tests.support.workers import (
     NODE,
     TOPOLOGY_ID,
     Cluster,
     WorkerProcess,
-    free_port,
     sys_path,
     wait_until,
 )
@@ -127,8 +128,9 @@ async def test_two_workers_count_exactly(
     async with two_workers(cluster) as (one, two):
         await wait_until(lambda: cluster.acked() == LINES, 60, "all lines acked")
         recorded = cluster.recorded()
-        assert len(recorded) == len(set(recorded))
-        assert set(recorded) == cluster.expected(LINES)
+        with nothing_lost():
+            assert len(recorded) == len(set(recorded))
+            assert set(recorded) == cluster.expected(LINES)
         for port in (one.spec.port, two.spec.port):
             sinks = list(cluster.out.glob("sink-*"))
             assert len(sinks) == 2, port
@@ -138,7 +140,7 @@ async def test_two_workers_count_exactly(
             began = time.monotonic()
             worker.process.send_signal(signal.SIGTERM)
             assert await worker.wait_exit() == EXIT_STOPPED
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 15
             assert worker.err.read_text() == ""
             assert "ERROR" not in worker.log
 
@@ -157,7 +159,7 @@ async def check_heartbeats(cluster: Cluster, one: WorkerProcess, two: WorkerProc
         assert isinstance(stats.specific, SpoutStats)
         return stats.specific.acked.get(":all-time", {}).get("default") == LINES
 
-    await wait_until(reported, 10, "statistics in ZooKeeper")
+    await wait_until(reported, 60, "statistics in ZooKeeper")
     beats = await cluster.state.worker_beats(TOPOLOGY_ID)
     executors = [e for slot in slots for e in beats[slot][0].executor_stats]
     assert sorted(executors) == sorted(cluster.executors)
@@ -173,8 +175,8 @@ async def test_a_killed_worker_comes_back_and_nothing_is_lost(
     """SIGKILL of the worker without the spout, twice, and of the one with it: each word at least
     once, and replay does not wait for the message timeout."""
     lines = 20_000
-    cluster = await open_cluster(zookeeper, words(lines), **{"topology.max.spout.pending": 100})
-    began = time.monotonic()
+    conf = {"topology.max.spout.pending": 100, "topology.message.timeout.secs": 3_000}
+    cluster = await open_cluster(zookeeper, words(lines), **conf)
     async with two_workers(cluster) as (one, two):
         for share, victim in ((0.1, 1), (0.3, 1), (0.5, 0)):
             await wait_until(lambda s=share: cluster.acked() > s * lines, 60, "progress")  # type: ignore[misc]
@@ -187,8 +189,8 @@ async def test_a_killed_worker_comes_back_and_nothing_is_lost(
             else:
                 one = again
         await wait_until(lambda: cluster.acked() == lines, 60, "all lines acked")
-        assert time.monotonic() - began < 25, "replay waited for the message timeout of 30 s"
-        assert set(cluster.recorded()) == cluster.expected(lines)
+        with nothing_lost():
+            assert set(cluster.recorded()) == cluster.expected(lines)
 
 
 async def test_a_graceful_restart_under_load_fails_nothing(
@@ -208,7 +210,8 @@ async def test_a_graceful_restart_under_load_fails_nothing(
             two = cluster.launch(two.spec.port)
         await wait_until(lambda: cluster.acked() == lines, 60, "all lines acked")
         recorded = cluster.recorded()
-        assert set(recorded) == cluster.expected(lines)
+        with nothing_lost():
+            assert set(recorded) == cluster.expected(lines)
         assert len(recorded) == len(cluster.expected(lines)), "a word was replayed"
         assert "worker_lost" not in one.log
 
@@ -237,8 +240,8 @@ async def test_deactivation_stops_the_spouts_and_activation_resumes(
     async with two_workers(cluster) as (one, two):
         await wait_until(lambda: cluster.acked() > 100, 60, "progress")
         await cluster.set_status(TopologyStatus.INACTIVE)
-        await wait_until(lambda: "spouts_run=False" in one.log, 10, "deactivation")
-        await wait_until(lambda: "spouts_run=False" in two.log, 10, "deactivation")
+        await wait_until(lambda: "spouts_run=False" in one.log, 60, "deactivation")
+        await wait_until(lambda: "spouts_run=False" in two.log, 60, "deactivation")
         seen = -1
 
         def still() -> bool:
@@ -247,10 +250,10 @@ async def test_deactivation_stops_the_spouts_and_activation_resumes(
             time.sleep(0.1)
             return before == seen
 
-        await wait_until(still, 10, "silence")
+        await wait_until(still, 60, "silence")
         assert seen < lines
         await cluster.set_status(TopologyStatus.ACTIVE)
-        await wait_until(lambda: cluster.acked() > seen + 100, 10, "progress again")
+        await wait_until(lambda: cluster.acked() > seen + 100, 60, "progress again")
 
 
 async def test_tasks_that_move_to_another_worker_are_followed_without_a_restart(
@@ -268,7 +271,8 @@ async def test_tasks_that_move_to_another_worker_are_followed_without_a_restart(
         await cluster.launch(third).wait_running()
         assert await two.wait_exit() == EXIT_NOT_OURS
         await wait_until(lambda: cluster.acked() == lines, 60, "all lines acked")
-        assert set(cluster.recorded()) == cluster.expected(lines)
+        with nothing_lost():
+            assert set(cluster.recorded()) == cluster.expected(lines)
         assert one.process.poll() is None
 
 
@@ -284,7 +288,7 @@ async def test_zookeeper_may_come_late_and_go_away(
     await cluster.assign(spread(ports))
     await own_zookeeper.stop()
     one, two = cluster.launch(ports[0]), cluster.launch(ports[1])
-    await wait_until(lambda: "waiting_for_zookeeper" in one.log, 15, "word of waiting")
+    await wait_until(lambda: "waiting_for_zookeeper" in one.log, 60, "word of waiting")
     assert one.beat is not None
     assert one.beat.phase is Phase.STARTING
     await own_zookeeper.start()
@@ -297,7 +301,8 @@ async def test_zookeeper_may_come_late_and_go_away(
     await wait_until(lambda: cluster.acked() > acked + 500, 60, "progress without ZooKeeper")
     await own_zookeeper.start()
     await wait_until(lambda: cluster.acked() == lines, 60, "all lines acked")
-    assert set(cluster.recorded()) == cluster.expected(lines)
+    with nothing_lost():
+        assert set(cluster.recorded()) == cluster.expected(lines)
     assert (one.process.poll(), two.process.poll()) == (None, None)
 
 
@@ -336,7 +341,7 @@ async def test_errors_of_components_reach_zookeeper_throttled(
         # Each is written to the list first, then as the last.
         return len(errors) == 3 and await cluster.state.last_error(TOPOLOGY_ID, "bolt") is not None
 
-    await wait_until(reported, 10, "three errors")
+    await wait_until(reported, 60, "three errors")
     last = await cluster.state.last_error(TOPOLOGY_ID, "bolt")
     assert last is not None
     assert "ValueError: bad line" in last.error
@@ -427,9 +432,9 @@ async def test_a_stuck_bolt_shows_in_the_heartbeat_and_its_stacks_can_be_dumped(
     worker = cluster.launch(port)
     await worker.wait_running()
     await wait_until(
-        lambda: worker.beat is not None and worker.beat.turn_age_ms > 700, 15, "turn age"
+        lambda: worker.beat is not None and worker.beat.turn_age_ms > 700, 60, "turn age"
     )
-    await wait_until(lambda: "call_under_way" in worker.log, 15, "the call is named")
+    await wait_until(lambda: "call_under_way" in worker.log, 60, "the call is named")
     assert "Stuck.execute" in worker.log
     slot = WorkerSlot(NODE, port)
     before = (await cluster.state.worker_beats(TOPOLOGY_ID))[slot][1]
@@ -437,12 +442,12 @@ async def test_a_stuck_bolt_shows_in_the_heartbeat_and_its_stacks_can_be_dumped(
     async def beats_on() -> bool:
         return (await cluster.state.worker_beats(TOPOLOGY_ID))[slot][1] > before
 
-    await wait_until(beats_on, 10, "heartbeats in ZooKeeper")
+    await wait_until(beats_on, 60, "heartbeats in ZooKeeper")
     worker.process.send_signal(signal.SIGUSR1)
-    await wait_until(lambda: "in execute" in worker.err.read_text(), 10, "stacks")
+    await wait_until(lambda: "in execute" in worker.err.read_text(), 60, "stacks")
     (cluster.out / "go").write_text("")
     await wait_until(
-        lambda: worker.beat is not None and worker.beat.turn_age_ms < 700, 15, "a free loop"
+        lambda: worker.beat is not None and worker.beat.turn_age_ms < 700, 60, "a free loop"
     )
 
 
@@ -457,7 +462,7 @@ async def test_a_call_that_does_not_return_is_an_error_and_ends_its_worker(
     await cluster.assign(everything_on(port))
     worker = cluster.launch(port)
     await worker.wait_running()
-    assert await worker.wait_exit(30) == EXIT_STALLED
+    assert await worker.wait_exit() == EXIT_STALLED
     assert "call_overdue" in worker.log
     restarted, overdue = await cluster.state.errors(TOPOLOGY_ID, "bolt")
     assert "Stuck.execute of task " in overdue.error
@@ -484,7 +489,7 @@ async def test_the_error_of_a_stuck_call_names_a_message_of_another_workers_spou
     async def reported() -> bool:
         return bool(await cluster.state.errors(TOPOLOGY_ID, "bolt"))
 
-    await wait_until(reported, 30, "an error")
+    await wait_until(reported, 60, "an error")
     (overdue,) = await cluster.state.errors(TOPOLOGY_ID, "bolt")
     assert overdue.port == ports[1]
     said = overdue.error.splitlines()[-1]
@@ -501,7 +506,7 @@ async def test_a_call_that_holds_the_interpreter_leaves_its_stack(
     port = free_port()
     await cluster.assign(everything_on(port))
     worker = cluster.launch(port, **{"supervisor.worker.timeout.secs": 2})
-    await wait_until(lambda: "in execute" in worker.err.read_text(), 30, "stacks")
+    await wait_until(lambda: "in execute" in worker.err.read_text(), 60, "stacks")
     assert "Timeout (" in worker.err.read_text()
     worker.process.kill()
 
@@ -513,7 +518,7 @@ async def test_a_stop_during_the_start_is_obeyed(
     cluster = await open_cluster(own_zookeeper, words())
     await own_zookeeper.stop()
     worker = cluster.launch(free_port())
-    await wait_until(lambda: worker.beat is not None, 15, "a heartbeat")
+    await wait_until(lambda: worker.beat is not None, 60, "a heartbeat")
     worker.process.send_signal(signal.SIGTERM)
     assert await worker.wait_exit() == EXIT_STOPPED
 
@@ -525,7 +530,7 @@ def test_wrong_launch_files_are_refused(tmp_path: Path) -> None:
     for arguments in ([], ["t", "s", "1", "w", str(bad)], ["t", "s", "1", "w", "/nonexistent"]):
         done = subprocess.run(
             [sys.executable, "-m", "squall_worker", *arguments],
-            env=env, capture_output=True, text=True, timeout=30, check=False,
+            env=env, capture_output=True, text=True, timeout=100, check=False,
         )  # fmt: skip
         assert done.returncode == EXIT_USAGE
         assert "Traceback" not in done.stderr
@@ -545,7 +550,7 @@ async def test_an_idle_worker_uses_next_to_no_cpu(
     async with two_workers(cluster) as (one, two):
         await wait_until(lambda: cluster.acked() == 10, 60, "all lines acked")
         await cluster.set_status(TopologyStatus.INACTIVE)
-        await wait_until(lambda: "spouts_run=False" in one.log, 10, "deactivation")
+        await wait_until(lambda: "spouts_run=False" in one.log, 60, "deactivation")
         before = [cpu_secs(worker) for worker in (one, two)]
         began = time.monotonic()
         await wait_until(lambda: time.monotonic() - began > 6, 10)

@@ -279,7 +279,7 @@ with LocalCluster() as cluster:
 """
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 def test_a_program_without_a_main_guard_fails_and_names_it(tmp_path, monkeypatch):
     """The worker imports the program for its components, which would start it again and wait."""
     program = tmp_path / "unguarded_program.py"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.leftovers import processes_of
+from tests.leftovers import left_behind
 from tests.support.devcluster import STORM, environment
 
 JOB = """
@@ -78,7 +78,7 @@ def reloading(tmp_path: Path) -> Iterator[Reloading]:
     made = Reloading(tmp_path / "package")
     yield made
     made.close()
-    assert not processes_of(tmp_path)
+    assert not left_behind(tmp_path)
 
 
 def test_what_changes_runs_and_what_is_broken_waits(reloading: Reloading) -> None:

@@ -6,6 +6,7 @@ import time
 
 import pytest
 from tests.support.fake_nimbus import fake_nimbus
+from tests.support.servers import free_port
 
 from squall_common.client.nimbus import NimbusClient, run_nimbus
 from squall_common.config.options.typed import ClientOptions
@@ -21,12 +22,6 @@ def options_for(*seeds, retries=0, **more):
         storm_nimbus_retry_interval_millis=1,
         **more,
     )
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 async def list_topologies(nimbus):
@@ -100,7 +95,7 @@ def test_a_wrong_address_is_reported_with_all_attempts(caplog):
     assert f"Nimbus cannot be reached: Nimbus at 127.0.0.1:{port}" in caught.value.message
     assert "nimbus.seeds" in (caught.value.hint or "")
     assert [r.getMessage().split()[0] for r in caplog.records] == ["nimbus_not_reached"] * 2
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
 
 
 @pytest.mark.parametrize("seed", ["h:x", "h:70000", "h:0"])

@@ -171,7 +171,7 @@ def test_a_collector_that_is_away_delays_neither_tuples_nor_the_end(code: Path) 
         began = time.monotonic()
     finally:
         cluster.shutdown()
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 9  # an export has 10 s
 
 
 def test_settings_of_opentelemetry_that_contradict_each_other_are_an_error_of_tracing(
