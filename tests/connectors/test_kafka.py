@@ -6,7 +6,7 @@ import itertools
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -14,7 +14,8 @@ from tests.support.effort import KILL_RECORDS, KILLS
 from tests.support.kafka_server import KafkaServer
 from tests.support.secure import VARIABLE, check_reads, check_refusal, check_writes
 
-from squall import Bolt, Spout
+from squall import Bolt, Spout, TopologyBuilder, Tuple
+from squall.local import LocalCluster
 from squall.testing.connectors import SinkContract, SourceContract, wait_until
 from squall_connectors.kafka import KafkaBolt, KafkaRecord, KafkaSpout
 
@@ -224,6 +225,27 @@ class TestKafkaSpout(_Topic, SourceContract):
             wait_until("the commit", lambda: self.committed(self.group) == 3)
         assert any("@1: JSONDecodeError" in str(error) for error in run.errors)
 
+    def test_a_record_that_cannot_be_decoded_goes_to_a_bolt_that_consumes_the_stream(self) -> None:
+        """It is a tuple like any other then, and no error. Its offset waits for the ack."""
+        builder = TopologyBuilder()
+        builder.spout("source", self.spout(value="json", commit_secs=0.1))
+        builder.bolt("collect", Collect()).shuffle("source")
+        builder.bolt("doubtful", Collect()).shuffle("source", stream="unreadable")
+        Collect.got = {"collect": [], "doubtful": []}
+        producer = Producer({"bootstrap.servers": self.server.address})
+        for value in ("1", "{", "2"):
+            producer.produce(self.topic, value, key="k", partition=0)
+        producer.flush(10)
+        with LocalCluster() as cluster:
+            cluster.submit_topology("doubtful", {}, builder.build())
+            wait_until("the commit", lambda: self.committed(self.group) == 3)
+            errors = cluster.errors("doubtful")
+        assert [values[4] for values in Collect.got["collect"]] == [1, 2]
+        [(topic, partition, offset, key, value, reason)] = Collect.got["doubtful"]
+        assert (topic, partition, offset, key, value) == (self.topic, 0, 1, b"k", b"{")
+        assert reason.startswith("JSONDecodeError")
+        assert errors == []
+
     def test_a_translator_makes_the_values_and_leaves_records_out(self) -> None:
         spout = self.spout(fields=["value", "where"], translator=odd_ones)
         with self.running_source(spout) as (bolt, _run, _):
@@ -267,6 +289,15 @@ class TestKafkaSpout(_Topic, SourceContract):
 
 def odd_ones(record: KafkaRecord) -> list[Any] | None:
     return [record.value, record.topic] if int(record.value) % 2 else None
+
+
+class Collect(Bolt):
+    """Keeps the values that each component of this class got."""
+
+    got: ClassVar[dict[str, list[list[Any]]]] = {}
+
+    def execute(self, tup: Tuple) -> None:
+        self.got[self.context.this_component_id].append(list(tup.values))
 
 
 class TestKafkaBolt(_Topic, SinkContract):

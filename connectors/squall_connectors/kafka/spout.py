@@ -283,8 +283,8 @@ class KafkaSpout(Source):
     def _emit_unreadable(self, partition: Partition, offset: int, row: Unreadable) -> None:
         self._unreadable.incr()
         topic, number = partition.id
-        self.report_error(ValueError(f"record {topic}-{number}@{offset}: {row.reason}"))
         if not self._has_unreadable:
+            self.report_error(ValueError(f"record {topic}-{number}@{offset}: {row.reason}"))
             partition.skipped(offset)
             return
         values = [topic, number, offset, row.message.key(), row.message.value(), row.reason]
