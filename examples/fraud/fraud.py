@@ -10,7 +10,9 @@ card in the last ten minutes, `tried` the cards with which a shop got tiny payme
 (windows, by the time of the payments). `decide` adds up the flags of a card (state), and raises one
 alert an hour at the most.
 
-A payment that comes again after a failure changes nothing: flags, alerts and rows have keys.
+After a failure a payment may come again. It changes nothing that is known of its card, and what
+was emitted for it is emitted again, because that may be what was lost. Flags, alerts and rows have
+keys, so none of them counts twice.
 """
 
 import argparse
@@ -109,18 +111,22 @@ class Habits(StatefulBolt):
     def execute(self, tup):
         card, at, amount = tup["card"], tup["at"], tup["amount"]
         usual = self.state.get(card) or {
-            "count": 0, "mean": 0.0, "squares": 0.0, "at": at, "country": "", "ids": [],
+            "count": 0, "mean": 0.0, "squares": 0.0, "at": at, "country": "", "seen": {},
         }  # fmt: skip
-        if tup["id"] in usual["ids"]:
+        if tup["id"] in usual["seen"]:  # it came again, and so do its flags
+            for rule, detail in usual["seen"][tup["id"]]:
+                self.emit([card, at, rule, tup["id"], detail])
             return
+        flags = []
         detail = self.unusual_amount(usual, amount)
         if detail:
-            self.emit([card, at, "amount", tup["id"], detail])
+            flags.append(["amount", detail])
         away = usual["country"] not in ("", tup["country"])
         if away and abs(at - usual["at"]) < 2 * HOUR:
             minutes = abs(at - usual["at"]) // MINUTE
-            detail = f"{usual['country']} to {tup['country']} in {minutes} minutes"
-            self.emit([card, at, "travel", tup["id"], detail])
+            flags.append(["travel", f"{usual['country']} to {tup['country']} in {minutes} minutes"])
+        for rule, detail in flags:
+            self.emit([card, at, rule, tup["id"], detail])
         # Mean and variance in one pass (Welford).
         count = usual["count"] + 1
         mean = usual["mean"] + (amount - usual["mean"]) / count
@@ -130,7 +136,7 @@ class Habits(StatefulBolt):
             "squares": usual["squares"] + (amount - usual["mean"]) * (amount - mean),
             "at": at,
             "country": tup["country"],
-            "ids": [*usual["ids"], tup["id"]][-self.remembered :],
+            "seen": dict([*usual["seen"].items(), (tup["id"], flags)][-self.remembered :]),
         })  # fmt: skip
 
     def unusual_amount(self, usual, amount):
@@ -189,17 +195,21 @@ class Decide(StatefulBolt):
     def execute(self, tup):
         card, at, rule, id, _ = tup.values
         flags, alerted_at = self.state.get(card, ([], None))
-        if any((rule, id) == (known_rule, known_id) for _, known_rule, known_id in flags):
-            return  # it came again
         self.emit(tup.values, stream="flags")
+        for _, known_rule, known_id, alert in flags:
+            if (known_rule, known_id) == (rule, id):  # it came again, and so does its alert
+                if alert:
+                    self.emit(alert)
+                return
         # Flags come a little out of order: windows end later than their payments.
-        flags = [flag for flag in flags if abs(flag[0] - at) < HOUR] + [[at, rule, id]]
-        rules = sorted({flag[1] for flag in flags})  # each counts once
+        flags = [flag for flag in flags if abs(flag[0] - at) < HOUR]
+        rules = sorted({rule, *(flag[1] for flag in flags)})  # each counts once
         points = sum(POINTS[rule] for rule in rules)
+        alert = None
         if points >= POINTS_ALERT and (alerted_at is None or at - alerted_at >= HOUR):
-            alerted_at = at
-            self.emit([card, at, points, rules])
-        self.state.put(card, (flags, alerted_at))
+            alerted_at, alert = at, [card, at, points, rules]
+            self.emit(alert)
+        self.state.put(card, ([*flags, [at, rule, id, alert]], alerted_at))
 
 
 TABLES = """

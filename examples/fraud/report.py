@@ -8,7 +8,8 @@ flags = database.execute("SELECT rule, count(*) FROM flags GROUP BY rule ORDER B
 print("flags:", ", ".join(f"{rule} {count}" for rule, count in flags) or "none")
 (left_out,) = database.execute("SELECT count(*) FROM left_out").fetchone()
 print("lines left out:", left_out)
-alerts = database.execute("SELECT DISTINCT card, rules FROM alerts ORDER BY length(card), card")
-for card, rules in alerts:
-    print(f"alert: {card} ({rules})")
+alerts = database.execute("SELECT DISTINCT card FROM alerts ORDER BY length(card), card").fetchall()
+for (card,) in alerts:
+    rules = database.execute("SELECT DISTINCT rule FROM flags WHERE card = ? ORDER BY rule", [card])
+    print(f"alert: {card} ({' '.join(rule for (rule,) in rules)})")
 database.close()
