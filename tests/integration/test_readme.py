@@ -143,7 +143,7 @@ def test_the_history_example_runs_without_any_preparation(
 ) -> None:
     """Relative paths are the user's, and the folder of results need not exist."""
     line = "storm local     examples/history words --records 'in/*.jsonl' --folder out"
-    assert line in (ROOT / "examples" / "README.md").read_text()
+    assert line in (ROOT / "examples" / "history" / "README.md").read_text()
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.jsonl").write_text('{"text": "a b a"}\n{"text": "c a"}\n')
     history = ROOT / "examples" / "history"

@@ -46,7 +46,7 @@ WORDS = {
     "nimbus/service": {"info", "loop_time"},
     "nimbus/topologies": {"crashes"},
     "spark/report": {"parts"},
-    "squall": {"notebook", "public_api", "stored_topologies", "wordcount_example"},
+    "squall": {"notebook", "public_api", "stored_topologies"},
     "thrift": {"interop"},
     "tools": {"dependencies", "imports", "names"},
 }
