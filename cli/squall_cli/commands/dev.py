@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 @click.option(
     "--secure",
     is_flag=True,
-    help="Make a CA, certificates and a token for you: only who proves who it is may call Nimbus. "
-    "Without DRPC.",
+    help="Make a CA, certificates and a token for you: only callers that prove who they are may "
+    "use Nimbus. Without DRPC.",
 )
 @click.option("--open", "opens", is_flag=True, help="Open the web UI in a browser.")
 @json_option

@@ -32,8 +32,8 @@ def command(
 ) -> None:
     """Get a token for commands, with your certificate.
 
-    It lies in ~/.storm/token, or where storm.security.token.file says, for you alone. With --open,
-    and without a certificate, a browser is logged in with the token that is there.
+    It is stored in ~/.storm/token, or where storm.security.token.file says; only you can read it.
+    With --open, and without a certificate, a browser is logged in with the token that is there.
     """  # fmt: skip
     from squall_cli.secure.tokens import token_file
 

@@ -80,7 +80,7 @@ def create(
 @json_option
 @settings_options
 def list_tokens(settings: Settings, user: str | None, as_json: bool) -> None:
-    """List the tokens that live: yours, or as an administrator all."""
+    """List the valid tokens: yours, or as an administrator all."""
     from squall_cli.cluster.nimbus import call_nimbus
 
     found = [_shown(one) for one in call_nimbus(settings.client(), "listTokens", user)]

@@ -47,7 +47,7 @@ def print_report(plan: DevPlan, state: dict[str, Any]) -> None:
     out.print()
     out.print("In another terminal:")
     out.print(f"  export STORM_CONF_DIR={plan.data_dir}")
-    out.print("  storm jar examples/wordcount wordcount ...   # see examples/README.md")
+    out.print("  storm jar examples/wordcount wordcount ...   # see examples/wordcount/README.md")
     out.print("  storm list                                   # check that it runs")
     out.print("  storm kill wordcount -w 0                    # stop it")
     if plan.secure:

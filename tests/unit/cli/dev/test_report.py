@@ -52,7 +52,7 @@ def test_the_report_says_where_everything_is(capsys: pytest.CaptureFixture[str])
         "",
         "In another terminal:",
         "  export STORM_CONF_DIR=/data",
-        "  storm jar examples/wordcount wordcount ...   # see examples/README.md",
+        "  storm jar examples/wordcount wordcount ...   # see examples/wordcount/README.md",
         "  storm list                                   # check that it runs",
         "  storm kill wordcount -w 0                    # stop it",
         "",
