@@ -13,6 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from squall_common.topology.model import Topology
 from squall_spark.before import check_group, check_inputs, check_outputs
 from squall_spark.diagnose import data_sets, diagnose
 from squall_spark.job import JOB_VARIABLE, Job
+from squall_spark.lock import Held, checkpoint_lock
 from squall_spark.plan import SparkPlan, make_plan, with_parallelism
 from squall_spark.session import check_master, check_requirements, spark_session
 from squall_spark.traits import traits_of
@@ -76,7 +78,6 @@ def run_on_spark(
     if job.commit_group is not None:
         check_group(plan, job.commit_group)
     # Imported late: that pyarrow or PySpark is missing is reported before.
-    from squall_spark.lock import checkpoint_lock
     from squall_spark.stream.inputs import Limits
     from squall_spark.stream.query import check_stream
 
@@ -85,11 +86,11 @@ def run_on_spark(
         check_stream(plan, limits)
     check_outputs(plan.sinks, overwrite=job.overwrite or job.streaming)
     _say(f"running topology {name!r} on Spark at {job.master} (its log: {job.log_file})")
-    with checkpoint_lock(job.checkpoint) if job.checkpoint else contextlib.nullcontext():
-        _run(job, session, plan, limits)
+    with checkpoint_lock(job.checkpoint) if job.checkpoint else nullcontext(Held()) as held:
+        _run(job, session, plan, limits, held)
 
 
-def _run(job: Job, session: Session, plan: SparkPlan, limits: Limits) -> None:
+def _run(job: Job, session: Session, plan: SparkPlan, limits: Limits, held: Held) -> None:
     from squall_spark.batch import run_batch
     from squall_spark.stream.query import run_stream, say_batch, say_large_file
     from squall_spark.tasks.code import code_of
@@ -133,6 +134,7 @@ def _run(job: Job, session: Session, plan: SparkPlan, limits: Limits) -> None:
                         on_batch_done=say_batch,
                         on_large_file=say_large_file,
                         step=progress.step,
+                        held=held,
                     )
                 except (KeyboardInterrupt, SystemExit):
                     _say(f"topology {name!r} is stopped; the same command goes on where it was")

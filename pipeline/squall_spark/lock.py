@@ -2,7 +2,8 @@
 
 In a local folder it is a lock of the file system (flock), which ends with its process. Behind a URL
 there are none, so the driver writes its name and the time into a file, again and again; a name that
-was not written for `STALE_SECS` is that of a driver that is gone.
+was not written for `STALE_SECS` is that of a driver that is gone. One that was only paused for that
+long finds another name when it goes on, and stops: `Held.check`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import socket
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,23 +32,73 @@ class FolderInUseError(SquallError):
     """Another driver works on the folder."""
 
 
+class Held:
+    """A folder that this driver holds. In a local folder the kernel sees to it."""
+
+    def check(self) -> None:
+        """Raises FolderInUseError if another driver has taken the folder."""
+
+
+class HeldName(Held):
+    """A folder behind a URL, held by a name in a file."""
+
+    def __init__(self, folder: Folder, name: str, what: str) -> None:
+        self._folder, self._name, self._what = folder, name, what
+        self._id = uuid.uuid4().hex
+        self._lost: str | None = None  # the name of the other driver
+
+    def write(self) -> None:
+        """Write the name anew."""
+        own = {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "at": time.time(),
+            "id": self._id,
+        }
+        self._folder.write(self._name, json.dumps(own).encode())
+
+    def renew(self) -> None:
+        """Write the name anew, unless another one is there."""
+        if self._look():
+            self.write()
+
+    def release(self) -> None:
+        if self._look():
+            self._folder.delete(self._name)
+
+    def check(self) -> None:
+        if not self._look():
+            raise _in_use(self._what, self._lost or "")
+
+    def _look(self) -> bool:
+        """Whether the folder is still this driver's."""
+        if self._lost is None:
+            try:
+                there = self._folder.read(self._name).decode()
+            except FileNotFoundError:
+                there = ""  # another one has come and gone
+            if _parsed(there).get("id") != self._id:
+                self._lost = there
+        return self._lost is None
+
+
 @contextlib.contextmanager
-def checkpoint_lock(checkpoint: str) -> Iterator[None]:
+def checkpoint_lock(checkpoint: str) -> Iterator[Held]:
     """Hold a checkpoint. Raises FolderInUseError, and SquallError if it cannot be written."""
-    with folder_lock(checkpoint, f"--checkpoint {checkpoint}", _NAME):
-        yield
+    with folder_lock(checkpoint, f"--checkpoint {checkpoint}", _NAME) as held:
+        yield held
 
 
 @contextlib.contextmanager
-def folder_lock(url: str, what: str, name: str) -> Iterator[None]:
+def folder_lock(url: str, what: str, name: str) -> Iterator[Held]:
     """Hold a folder by a file `name` in it. `what` is the folder in an error's words. Raises as
     `checkpoint_lock` does."""
     folder = Folder(url)
     try:
         with (
             _held_file(Path(url), name, what) if folder.is_local else _held_name(folder, name, what)
-        ):
-            yield
+        ) as held:
+            yield held
     except OSError as error:
         if error.filename is None or not str(error.filename).startswith(url):
             raise
@@ -54,7 +106,7 @@ def folder_lock(url: str, what: str, name: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _held_file(folder: Path, name: str, what: str) -> Iterator[None]:
+def _held_file(folder: Path, name: str, what: str) -> Iterator[Held]:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / name).open("a+") as file:
         try:
@@ -63,40 +115,36 @@ def _held_file(folder: Path, name: str, what: str) -> Iterator[None]:
             file.seek(0)
             raise _in_use(what, file.read()) from None
         file.truncate(0)
-        file.write(json.dumps(_own_name()))
+        file.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
         file.flush()
-        yield
+        yield Held()
 
 
 @contextlib.contextmanager
-def _held_name(folder: Folder, name: str, what: str) -> Iterator[None]:
+def _held_name(folder: Folder, name: str, what: str) -> Iterator[Held]:
     try:
         there = folder.read(name).decode()
     except FileNotFoundError:
         there = ""
     if there and time.time() - _parsed(there).get("at", 0.0) < STALE_SECS:
         raise _in_use(what, there)
-    end = threading.Event()
+    end, held = threading.Event(), HeldName(folder, name, what)
 
     def renew() -> None:
         while not end.wait(_RENEW_SECS):
             with contextlib.suppress(Exception):  # the next time, perhaps
-                folder.write(name, json.dumps(_own_name()).encode())
+                held.renew()
 
-    folder.write(name, json.dumps(_own_name()).encode())
+    held.write()
     thread = threading.Thread(target=renew, name="folder-lock", daemon=True)
     thread.start()
     try:
-        yield
+        yield held
     finally:
         end.set()
         thread.join()
         with contextlib.suppress(Exception):
-            folder.delete(name)
-
-
-def _own_name() -> dict[str, Any]:
-    return {"host": socket.gethostname(), "pid": os.getpid(), "at": time.time()}
+            held.release()
 
 
 def _parsed(text: str) -> dict[str, Any]:

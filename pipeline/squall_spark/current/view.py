@@ -2,6 +2,7 @@
 
     VIEW/current            a link to the current version; behind a URL, where there are no links,
     VIEW/_current           a file with its name instead
+    VIEW/_switches/N        behind a URL, who has made version N: its name
     VIEW/_versions/N-...    the versions: the current one and the two before it
         _squall.json        what it is, and the last batch of each writer that is in it
 
@@ -9,6 +10,11 @@ A batch writes a new version from the current one and its own tuples, and then s
 A driver that is killed before leaves the old version, and its successor does the batch again; after
 that the batch is found there. A version holds all rows, so a batch costs as much as the view is
 large.
+
+Behind a URL the lock of a view (`lock`) is only a name with a time: a driver that was paused for
+longer, just before it switches, may meet another one that has taken over. So it first creates the
+file of its version's number, which only one of them can do, and which is never the newest one if
+others have come meanwhile. The newest of these files is the truth, and `_current` follows it.
 """
 
 from __future__ import annotations
@@ -24,6 +30,7 @@ from squall_common.daemon.files import sync_dir, sync_file
 from squall_common.daemon.folders import Folder
 from squall_common.errors import SquallError
 from squall_spark.current.newest import ORDER, newest, numbered, quoted, remaining
+from squall_spark.lock import FolderInUseError
 from squall_spark.plan import Sink
 
 if TYPE_CHECKING:
@@ -32,9 +39,11 @@ if TYPE_CHECKING:
     from squall_spark.data.columns import TypeGuess
 
 _LINK, _POINTER, _VERSIONS, _MANIFEST = "current", "_current", "_versions", "_squall.json"
+_SWITCHES = "_switches"
 LOCK = "_lock"
 _FORMAT = 1
 _KEPT = 3  # versions
+_LOOKS = 10  # at what others may be deleting
 _FILE_BYTES = 64 * 1024 * 1024
 
 
@@ -74,10 +83,35 @@ class View:
                 raise SquallError(
                     f"{self._where}: {self.url}/{_LINK} cannot be read as a link: {error.strerror}"
                 ) from error
+        found = [self._pointed(), self._switched()]
+        return max((name for name in found if name is not None), key=_number, default=None)
+
+    def _pointed(self) -> str | None:
+        """The version that `_current` names."""
         try:
             return self._folder.read(_POINTER).decode().strip()
         except FileNotFoundError:
             return None
+
+    def _switches(self) -> list[str]:
+        """(A file that is being written has another name.)"""
+        return [name for name in (self._folder / _SWITCHES).names() if name.isdigit()]
+
+    def _switched(self) -> str | None:
+        """The version of the newest switch. (Views of earlier versions of squall have none.)"""
+        switches = self._folder / _SWITCHES
+        for _ in range(_LOOKS):
+            newest = max(self._switches(), default=None)
+            if newest is None:
+                return None
+            try:
+                return switches.read(newest).decode()
+            except FileNotFoundError:  # a newer one has come
+                continue
+        raise SquallError(
+            f"{self._where}: the view {self.url} changes too fast to be read, or {_SWITCHES} in it "
+            "is damaged"
+        )
 
     def current(self) -> Version | None:
         """Raises SquallError if it is damaged."""
@@ -106,7 +140,7 @@ class View:
         strange = sorted(
             name
             for name in self._folder.names()
-            if name not in (_VERSIONS, LOCK) and not name.startswith(_POINTER)
+            if name not in (_VERSIONS, _SWITCHES, LOCK) and not name.startswith(_POINTER)
         )
         if strange or (self._folder.is_local and Path(self.url).is_file()):
             what = strange[0] if strange else "a file"
@@ -160,6 +194,8 @@ class View:
         are worth. Returns False, and does nothing, if the batch is there already."""
         before = None if anew else self.current()
         if before is not None and writer is not None and before.written.get(writer, -1) >= batch:
+            if not self._folder.is_local and self._pointed() != before.name:
+                self._folder.write(_POINTER, before.name.encode())  # the driver was killed before
             return False
         spark = frame.sparkSession
         tuples = numbered(frame, sink)
@@ -169,9 +205,9 @@ class View:
             partitions += size // _FILE_BYTES
             tuples = old.unionByName(tuples, allowMissingColumns=True)
         rows = remaining(newest(tuples, sink, partitions), sink.fields)
-        number = int(before.name.partition("-")[0]) + 1 if before is not None else 1
+        number = _number(before.name) + 1 if before is not None else 1
         if anew and (there := self.current_name()) is not None:
-            number = int(there.partition("-")[0]) + 1
+            number = _number(there) + 1
         name = f"{number:09d}-{uuid.uuid4().hex[:8]}"
         output = rows.write
         if sink.partition_by:
@@ -214,6 +250,7 @@ class View:
         folder = self._folder / _VERSIONS / version.name
         folder.write(_MANIFEST, text.encode())
         if not self._folder.is_local:
+            self._claim(version)
             self._folder.write(_POINTER, version.name.encode())
             return
         # What the link points to outlives a loss of power.
@@ -228,6 +265,23 @@ class View:
         beside.symlink_to(f"{_VERSIONS}/{version.name}")
         os.replace(beside, Path(self.url, _LINK))
         sync_dir(Path(self.url))
+
+    def _claim(self, version: Version) -> None:
+        """Make a version the current one. Raises FolderInUseError if another driver has made one
+        from the same, or later ones."""
+        switches, number = self._folder / _SWITCHES, version.name.partition("-")[0]
+        try:
+            switches.create(number, version.name.encode())
+            newest = max(self._switches())
+        except FileExistsError:
+            newest = ""
+        if newest != number:
+            raise FolderInUseError(
+                f"{self._where}: another job has written the view {self.url} while this one was "
+                "paused",
+                hint="let one job at a time write it; nothing of the other is lost, and this batch "
+                "is not in it",
+            )
 
     def _clean(self, spark: SparkSession, current: str) -> None:
         """Delete versions that are older than those that are kept, and those that never were the
@@ -246,6 +300,13 @@ class View:
             if name not in kept:
                 path = jvm.org.apache.hadoop.fs.Path(self.folder_of(name))
                 path.getFileSystem(conf).delete(path, True)
+        for switch in self._switches():
+            if switch < number:
+                (self._folder / _SWITCHES).delete(switch)
+
+
+def _number(name: str) -> int:
+    return int(name.partition("-")[0])
 
 
 def view_folder(path: str) -> str:

@@ -13,6 +13,7 @@ from squall_spark.batch import Frames, compute, write, write_to_kafka
 from squall_spark.current import write as current
 from squall_spark.data.bad_records import FAIL, OnBadRecord
 from squall_spark.data.bindings import Format
+from squall_spark.lock import Held
 from squall_spark.plan import SparkPlan
 from squall_spark.stream.checkpoint import Checkpoint
 from squall_spark.stream.inputs import BatchInput, Limits, StreamInput, StreamReader
@@ -64,20 +65,24 @@ def run_stream(
     on_batch_done: Callable[[BatchDone], None] | None = None,
     on_large_file: Callable[[str, int], None] | None = None,
     step: Step = silent,
+    held: Held | None = None,
 ) -> None:
     """Run a plan until it is interrupted, or (with `available_now`) until the data available now is
-    processed. The caller holds the checkpoint's lock. Raises SquallError."""
+    processed. The caller holds the checkpoint: `held`. Raises SquallError."""
     limits, on_bad = limits or Limits(), on_bad or FAIL
     check_stream(plan, limits)
     kept = Checkpoint(checkpoint, plan)
     kept.check()
     stream = StreamInput(StreamReader(spark, kept, limits, on_bad, step), plan)
 
+    held = held or Held()
+
     def one_batch(frame: DataFrame, number: int) -> None:
+        held.check()
         for path, size in stream.large_files(number, limits):
             if on_large_file is not None:
                 on_large_file(path, size)
-        done = _run_batch(plan, code, stream, frame, number, kept, on_bad)
+        done = _run_batch(plan, code, stream, frame, number, kept, on_bad, held)
         if on_batch_done is not None:
             on_batch_done(done)
 
@@ -105,6 +110,7 @@ def _run_batch(
     number: int,
     kept: Checkpoint,
     on_bad: OnBadRecord,
+    held: Held,
 ) -> BatchDone:
     start = time.monotonic()
     now_secs = int(time.time())
@@ -131,6 +137,7 @@ def _run_batch(
             look = frames.look(sink)
             types = current.widen(sink, kept.widen(sink, look.types))
             known = replace(look, types=types)
+            held.check()  # what follows replaces what another driver may have written
             if sink.format is Format.KAFKA:
                 typed = frames.typed(sink, known)
                 if write_to_kafka(typed, sink, kept.identity(), number) is None:
@@ -151,6 +158,7 @@ def _run_batch(
     finally:
         frames.release()
         frame.unpersist()
+    held.check()
     keys, size = kept.end(number) if states else (None, 0)
     lag_secs = None if read.oldest_secs is None else max(0.0, time.time() - read.oldest_secs)
     return BatchDone(number, read, written, time.monotonic() - start, lag_secs, keys, size)

@@ -44,6 +44,35 @@ def test_the_link_and_the_file_behind_a_url_name_the_version(tmp_path: Path) -> 
         view_folder(str(tmp_path))
 
 
+def test_a_paused_driver_does_not_undo_what_another_has_merged(tmp_path: Path) -> None:
+    """Behind a URL a lock is a name with a time. The paused one wakes up just before its switch,
+    at once or many versions later."""
+    url = f"file://{tmp_path}"
+    paused, other = View(url, "--current count"), View(url, "--current count")
+    for name in ("000000001-a", "000000002-b"):
+        other._switch(replace(VERSION, name=name))
+    with pytest.raises(FolderInUseError, match="another job has written the view"):
+        paused._switch(replace(VERSION, name="000000002-z"))
+    assert view_folder(url) == f"{url}/_versions/000000002-b"
+    for name in ("000000003-c", "000000004-d"):
+        other._switch(replace(VERSION, name=name))
+        other._clean(MagicMock(), name)
+    with pytest.raises(FolderInUseError):
+        paused._switch(replace(VERSION, name="000000002-y"))
+    assert view_folder(url) == f"{url}/_versions/000000004-d"
+    # Killed, or paused, between its two steps: then the file for other readers is behind.
+    (tmp_path / "_current").write_text("000000003-c")
+    assert other.current_name() == "000000004-d"
+    assert view_folder(url).endswith("-d")
+    batch = replace(VERSION, name="000000005-e", written={"w": 7})
+    other._switch(batch)
+    (tmp_path / "_current").write_text("000000004-d")
+    sink = sink_of(url)
+    types = TypeGuess(sink.fields)
+    assert not other.merge(MagicMock(), sink, types, "w", 7, files=1, anew=False)
+    assert (tmp_path / "_current").read_text() == "000000005-e"
+
+
 def test_all_folders_of_a_version_are_durable_before_the_link_is_switched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
