@@ -40,6 +40,7 @@ from squall_engine.core import UNANCHORED, Batch, Source, Tuple, decode_batches,
 from squall_engine.core.codec import ValueCodec
 from squall_engine.core.inspectors import Observer
 from squall_engine.core.known_classes import component_modules
+from squall_engine.core.sections import addressee
 from squall_engine.core.values import checked_origins
 from squall_engine.engine import Engine, tune_garbage_collector
 from squall_engine.loading import ComponentStartError, make_user_object
@@ -509,6 +510,7 @@ __all__ = [
     "Observer",
     "Tuple",
     "ValueCodec",
+    "addressee",
     "checked_origins",
     "coroutine_frames",
     "make_user_object",

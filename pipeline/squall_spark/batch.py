@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 _FILE_BYTES = 64 * 1024 * 1024  # of sections in one file of an output
 
-_PARTITIONS_A_CORE = 4  # that a bolt has at most
+_PARTITIONS_A_CORE = 2  # that a bolt has at most; what Spark's tuning guide advises
 
 
 @dataclass(slots=True)

@@ -155,7 +155,7 @@ class Flow:
         self._feeds = {
             group: frozenset(component_of[task] for task in fed) for group, fed in feeds.items()
         }
-        self.set_routes({})
+        self.set_routes(self._exchange.routes)
 
     def wrap_edges(self, wrap: Callable[[Edge], TupleBuffer | None]) -> None:
         """Replace each edge, as the place from which emitted tuples are taken, by what `wrap`
@@ -203,10 +203,13 @@ class Flow:
         sources: dict[WorkerSlot, set[str]] = {}
         for source, slot in routes.items():
             sources.setdefault(slot, set()).add(self._plan.task_to_component[source])
-        fed = {
-            slot: [b.task for b in self.bolts if not self._plan.feeders[b.component].isdisjoint(of)]
-            for slot, of in sources.items()
-        }
+        fed = {}
+        for slot, of in sources.items():
+            tasks = [
+                b.task for b in self.bolts if not self._plan.feeders[b.component].isdisjoint(of)
+            ]
+            if tasks:
+                fed[slot] = tasks
         window = window_bytes(self._budget // 2, sum(map(len, fed.values())))
         self._inflow.set_windows({s: dict.fromkeys(tasks, window) for s, tasks in fed.items()})
 
@@ -509,10 +512,11 @@ class Flow:
         for group in self._groups:
             with group.lock:
                 for outgoing in group.outgoing_edges:
-                    for rest in (outgoing.rest, outgoing.edge.take()):
-                        if rest is not None:
-                            roots.update(dict.fromkeys(rest.roots()))
-                    outgoing.rest = None
+                    if outgoing.rest is not None:
+                        roots.update(dict.fromkeys(outgoing.rest.roots()))
+                        outgoing.rest = None
+                    if len(outgoing.edge):  # of thousands most are empty
+                        roots.update(dict.fromkeys(outgoing.edge.take().roots()))
         return list(roots)
 
     # ---- running ----

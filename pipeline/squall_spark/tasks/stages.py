@@ -42,6 +42,7 @@ Batches = Iterator[pa.RecordBatch]
 Stage = Callable[[Batches], Batches]
 
 _WRITE_ROWS = 10_000
+_TURN_BYTES = 1024 * 1024  # of a data set that a task gets before the next one of its partition
 _PORTION_BYTES = 128 * 1024  # of sections that a task gets at once, at least
 
 
@@ -73,7 +74,7 @@ def data_stage(
     """A spout whose streams come from data sets: record batches of its fields in (and of
     `bad_records.COLUMNS` if those are left out), sections out. With several, the first column is
     the index of the input, and the columns of the others are null. A partition has up to `tasks`
-    tasks, which take the batches in turn."""
+    tasks, which take portions of the data in turn; one that gets none is not started."""
     number = len(spec.plan.stage(spec.component).tasks)
 
     def run(batches: Batches) -> Batches:
@@ -86,22 +87,26 @@ def data_stage(
             )
             for one in inputs
         ]  # fmt: skip
+        mine = range(first, min(first + tasks, number))
+        yield from _sections([marker for task in mine for marker in _markers(spec, task)])
         with ExitStack() as stack:
-            runners = []
-            for index in range(first, min(first + tasks, number)):
-                yield from _sections(_markers(spec, index))
-                runners.append(stack.enter_context(_runner(spec, index, code)))
-            turns = cycle(runners)
+            runners: dict[int, TaskRunner] = {}
+            turns, task, taken = cycle(mine), first, _TURN_BYTES
             for batch in batches:
-                runner = next(turns)
-                for index, mine in _by_input(batch, inputs, on_bad):
-                    columns = sorters[index].good(mine)
+                if taken >= _TURN_BYTES:
+                    task, taken = next(turns), 0
+                if task not in runners:
+                    runners[task] = stack.enter_context(_runner(spec, task, code))
+                runner = runners[task]
+                taken += batch.nbytes
+                for index, part in _by_input(batch, inputs, on_bad):
+                    columns = sorters[index].good(part)
                     runner.feed_columns(inputs[index].source.stream.stream, columns)
                 yield from _sections(runner.take())
-            for place, runner in enumerate(runners):
+            for task, runner in runners.items():
                 for rows in runner.finish():
                     yield from _sections(rows)
-                _count(counts, runner, partition * tasks + place)
+                _count(counts, runner, partition * tasks + task - first)
         for sorter in sorters:
             sorter.close()
         if counts is not None:

@@ -1,7 +1,7 @@
 """Runs one task of a topology over sections, with a worker's engine.
 
-To the engine this is a worker with one task: every other task is on its own peer, and tuples sent
-to a peer leave the partition. Nothing is acked (no tuple has a root), time is that of the input
+To the engine this is a worker with one task: every other task is on the same peer, and tuples sent
+there leave the partition. Nothing is acked (no tuple has a root), time is that of the input
 (see `event_time`), and the random numbers depend only on the task, so that a partition that Spark
 runs again makes the same choices.
 
@@ -43,6 +43,7 @@ from squall_engine.embed import (
     EngineEndedError,
     EngineSettings,
     Tuple,
+    addressee,
     checked_origins,
     make_user_object,
     value_codec,
@@ -68,7 +69,8 @@ _TURN_MS = 20
 _DRAIN_BYTES = 1024 * 1024
 _CHUNK_ROWS = 2_000  # rows of a data set that a spout emits at once
 _OUT_BYTES = 4 * 1024 * 1024  # how far a bounded spout may run ahead of Spark
-_ANYBODY = WorkerSlot("spark", 0)  # the sender of a section does not matter here
+# One peer, with a section for each task: a peer for each would cost every task as many of them.
+_ELSEWHERE = WorkerSlot("spark", 0)
 _NO_END = 1 << 62
 _WINDOWS = "windows"  # the key of a windowed bolt's state
 
@@ -88,9 +90,14 @@ class _Transport:
         self.leaving_bytes = 0
         self.wakeup: Callable[[], None] = lambda: None
 
+    @property
+    def routes(self) -> dict[int, WorkerSlot]:
+        """Where the tasks are."""
+        return dict.fromkeys(self._tasks, _ELSEWHERE)
+
     def send(self, peer: WorkerSlot, sections: Sequence[bytes], credited: int = 0) -> None:
         for section in sections:
-            self.leaving.append((peer.port, section))
+            self.leaving.append((addressee(section)[0], section))
             self.leaving_bytes += len(section)
 
     def drain(self, limit_bytes: int) -> list[Arrival]:
@@ -102,15 +109,14 @@ class _Transport:
         del self.arrived[:taken]
         if self.arrived:
             asyncio.get_running_loop().call_soon(self.wakeup)
-        return [Arrival(_ANYBODY, None, sections)] if sections else []
+        return [Arrival(_ELSEWHERE, None, sections)] if sections else []
 
     def grant(self, peer: WorkerSlot, grants: Iterable[Grant], *, soon: bool) -> None:
         """Nothing waits for credit."""
 
     def set_wakeup(self, wakeup: Callable[[], None], listener: Listener) -> None:
         self.wakeup = wakeup
-        for task in self._tasks:
-            listener.granted(WorkerSlot("spark", task), (Grant(task, _NO_END, 0),))
+        listener.granted(_ELSEWHERE, [Grant(task, _NO_END, 0) for task in self._tasks])
 
 
 class DataSpout(Spout):
@@ -223,7 +229,7 @@ class TaskRunner:
             slot=WorkerSlot("spark", self.task),
             executors=[Executor(self.task, self.task)],
             daemon_conf=_daemon_conf(),
-            # Except for local-or-shuffle groupings, each other task is on its own peer.
+            # For local-or-shuffle groupings some of the others are here.
             near=near_tasks(plan, self.task),
             seed=zlib.crc32(f"{plan.name}/{self.component}/{self.task}".encode()),
             code_dir=self._code_dir,
@@ -240,11 +246,12 @@ class TaskRunner:
         engine = self._engine = EmbeddedEngine(
             settings, callbacks, transport=self._transport, clock=self._clock
         )
+        # (Before the start, so that it is connected once, and only to those that it sends to.)
+        engine.set_routes(self._transport.routes)
         try:
             await engine.start()
         except ComponentStartError as error:
             raise TaskFailedError(error.message, hint=error.hint) from error
-        engine.set_routes({t: WorkerSlot("spark", t) for t in plan.task_to_component})
         engine.set_active(True)
         engine.set_ready(True)
         await self._settle()

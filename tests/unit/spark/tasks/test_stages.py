@@ -6,12 +6,22 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
+import pytest
 from tests.support import spark_topologies as st
 from tests.support.spark_plans import plan_for
 
 from squall import TopologyBuilder
+from squall_spark.data.bad_records import FAIL
 from squall_spark.plan import SparkPlan
-from squall_spark.tasks.stages import SECTIONS, Reader, bolt_stage, bounded_stage
+from squall_spark.tasks import stages
+from squall_spark.tasks.stages import (
+    SECTIONS,
+    DataInput,
+    Reader,
+    bolt_stage,
+    bounded_stage,
+    data_stage,
+)
 from squall_spark.tasks.task import TaskSpec
 
 Row = tuple[int, bytes | None]
@@ -72,3 +82,34 @@ def test_a_partition_of_several_tasks_runs_each_with_its_own_tuples() -> None:
     near_tasks, spouts = plan.tasks_of("near"), plan.tasks_of("numbers")
     assert all(near_tasks.index(source) == value % 6 for value, _, source in found)
     assert len(spouts) == 6
+
+
+@pytest.mark.parametrize(("bytes_each", "used"), [(100, 1), (stages._TURN_BYTES, 3)])
+def test_tasks_of_a_data_set_take_portions_of_it_in_turn(
+    monkeypatch: pytest.MonkeyPatch, bytes_each: int, used: int
+) -> None:
+    """A task that gets nothing costs nothing; the bolts beside it run all the same."""
+    builder = TopologyBuilder()
+    builder.spout("sentences", st.Endless(), parallelism=4)
+    builder.bolt("split", st.Split(), parallelism=4).local_or_shuffle("sentences")
+    plan = plan_for(builder, ["sentences=text:/in"])
+    (source,) = plan.stage("sentences").sources
+    monkeypatch.setattr(stages, "_partition", lambda: 0)
+    started: list[int] = []
+    real = stages._runner
+
+    def runner(spec: TaskSpec, index: int, *arguments: object) -> object:
+        started.append(index)
+        return real(spec, index, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(stages, "_runner", runner)
+    stage = data_stage(
+        TaskSpec(plan, "sentences", from_data=True), None, [DataInput(source, ("sentence",))],
+        FAIL, tasks=4,
+    )  # fmt: skip
+    data = [pa.record_batch({"sentence": ["a" * bytes_each]}) for _ in range(3)]
+    found = rows(stage(iter(data)))
+    assert started == list(range(used))
+    split = plan.tasks_of("split")
+    assert [to for to, section in found if section is None] == split
+    assert {to for to, section in found if section is not None} == set(split[:used])
