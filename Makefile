@@ -116,8 +116,8 @@ bench-scheduling: $(BENCH_STAMP) ## Time a scheduling round of clusters of 100 t
 bench-encryption: $(BENCH_STAMP) ## Measure two workers over TCP, plain and encrypted, and over shared memory
 	$(BIN)/python -m bench encryption
 
-bench-spark: $(STAMP) ## Compare word count on Spark with hand-written PySpark, as JSON
-	$(BIN)/python -m bench.spark
+bench-spark: $(BENCH_STAMP) ## Measure word count on Spark against hand-written PySpark
+	$(BIN)/python -m bench spark
 
 bench-multilang: $(BENCH_STAMP) ## Compare one shell bolt with bare pipes
 	$(BIN)/python -m bench multilang

@@ -13,6 +13,7 @@
     windows     a count by windows against a plain bolt's
     streams     streams against bolts written by hand
     nexmark     the queries of Nexmark
+    spark       word count on Spark against hand-written PySpark
     peers       other systems on the same lines
 
 Results go to build/bench/WHAT.json and WHAT.svg (with --only to WHAT-part.json); `python -m
@@ -52,6 +53,7 @@ SUBJECTS = {
     "windows": ("bench.windows", 5),
     "streams": ("bench.streams", 7),
     "nexmark": ("bench.nexmark", 3),
+    "spark": ("bench.spark", 3),
     "peers": ("bench.peers", 3),
 }
 

@@ -3,6 +3,7 @@ SQUALL_SPARK_REPORT (JSON)."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -68,20 +69,27 @@ def make(order: Order, now: float) -> Report:
 
 def _here(chosen: Chosen, since: float | None, now: float) -> Sums:
     from squall_spark.report.here import gather_here
+    from squall_spark.view.progress import Progress
 
-    return gather_here(chosen, since, now=now)
+    return gather_here(chosen, since, now=now, step=Progress(None, brief=True).step)
 
 
 def _by_spark(order: Order, chosen: Chosen, since: float | None, now: float) -> Sums:
     from squall_spark.report.gather import gather
     from squall_spark.view.progress import Progress
 
-    with spark_session(
-        f"report of {chosen.topology_id}",
-        master=order.master,
-        conf=(*_SPARK_CONF, *order.spark_conf),
-        log_file=Path(order.log_file),
-    ) as spark:
+    with contextlib.ExitStack() as stack:
+        # (Of its own: what Spark writes to stderr meanwhile goes to the log.)
+        out = stack.enter_context(os.fdopen(os.dup(2), "w"))
+        with Progress(None, out).step("starting Spark"):
+            spark = stack.enter_context(
+                spark_session(
+                    f"report of {chosen.topology_id}",
+                    master=order.master,
+                    conf=(*_SPARK_CONF, *order.spark_conf),
+                    log_file=Path(order.log_file),
+                )
+            )
         progress = Progress(spark.sparkContext)
         try:
             return gather(spark, chosen, since, now=now, step=progress.step)

@@ -59,10 +59,14 @@ def _duration(secs: float) -> str:
 
 class Progress:
     """Watches the jobs of one step at a time: `with progress.step("count"): action()`. Without a
-    context (Spark is starting) a step has no stages."""
+    context (Spark is starting) a step has no stages. `brief`: steps of less than a second are not
+    mentioned."""
 
-    def __init__(self, context: SparkContext | None, out: TextIO | None = None) -> None:
+    def __init__(
+        self, context: SparkContext | None, out: TextIO | None = None, *, brief: bool = False
+    ) -> None:
         self._context = context
+        self._brief = brief
         self._out = out or sys.stderr
         self._live = self._out.isatty()
         self._steps = 0
@@ -86,7 +90,9 @@ class Progress:
             self._stop(watcher, end)
             raise
         self._stop(watcher, end)
-        self._say(f"{name}: done in {time.monotonic() - start:.1f} s")
+        secs = time.monotonic() - start
+        if secs >= _QUIET_SECS or not self._brief:
+            self._say(f"{name}: done in {secs:.1f} s")
 
     def _stop(self, watcher: threading.Thread, end: threading.Event) -> None:
         end.set()

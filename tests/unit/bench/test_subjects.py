@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from bench import encryption, latency, memory, plots, scale, scheduling
+from bench import encryption, latency, memory, plots, scale, scheduling, spark
 
 from squall_common.security.curve import CURVE
 
@@ -98,3 +98,26 @@ def test_a_scheduling_round_is_timed_and_judged_at_a_thousand_supervisors(monkey
     row = {"supervisors": 1_000, "new_ms": 299.0, "unchanged_ms": 31.0, "lost_ms": 5.0}
     (table,) = scheduling.tables({"pairs": 1, "cases": {"one": row}})
     assert table.rows[0][-1] == "yes and NO"
+
+
+def test_spark_is_compared_within_a_round_and_judged_by_its_goal():
+    rounds = {
+        "loops": [(4.0, 2.0), (8.0, 4.0), (4.0, 2.0)],
+        "topology": [(3.0, 1.7), (6.0, 3.8), (3.0, 1.7)],  # 0.85x, 0.95x, 0.85x of the time
+        "tasks_few": [(1.0, 1.0)],
+        "tasks_many": [(1.3, 1.0)],
+    }
+    rows = {c.name: spark._row(c, rounds) for c in spark.cases() if c.name in rounds}
+    assert rows["topology"]["wall_ratio"] == 0.85
+    (table,) = spark.tables({"pairs": 3, "sentences": 1000, "cases": rows})
+    assert [row[4:] for row in table.rows] == [
+        ["", "", "", ""],
+        ["0.75x", "0.85x", "time 0.9x", "yes"],
+        ["", "", "", ""],
+        ["1.30x", "1.00x", "CPU 1.2x", "NO"],
+    ]
+
+
+def test_each_case_of_spark_stands_beside_one_that_is_measured_too():
+    names = {case.name for case in spark.cases()}
+    assert {case.beside for case in spark.cases()} - {""} < names

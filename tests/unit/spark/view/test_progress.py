@@ -37,6 +37,13 @@ def test_a_step_that_takes_long_says_so_at_once_and_again(monkeypatch: pytest.Mo
     assert lines[-1].startswith("starting Spark: done in ")
 
 
+def test_short_steps_are_not_mentioned_where_they_are_many() -> None:
+    out = io.StringIO()
+    with Progress(None, out, brief=True).step("reading"):
+        pass
+    assert out.getvalue() == ""
+
+
 def test_a_terminal_gets_a_bar_that_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
