@@ -65,6 +65,7 @@ _WAITING_FIRST_SECS = 2.0
 _WAITING_LOG_SECS = 10.0
 # How often this process checks whether it was itself stopped.
 _PULSE_SECS = 0.2
+_MOVED_SECS = 1.0
 _STALL_SECS = 2.0
 # How often it notes that it is alive: see last_known.
 _ALIVE_SECS = 2.0
@@ -221,6 +222,7 @@ class Supervisor:
         self._tasks.every("memory watch", settings.monitor_secs, self._memory_watch.look)
         self._tasks.start("reports", self._reports.run())
         self._tasks.every("blob updates", settings.blob_update_secs, self._slots.update_blobs)
+        self._tasks.every("blobs of moved topologies", _MOVED_SECS, self._slots.update_moved)
         self._tasks.every("credentials", settings.credentials_poll_secs, self._credentials.look)
         self._tasks.every("blob clean-up", settings.cache_clean_up_secs, self._localizer.clean_up)
         if settings.log_retention.every_secs > 0:
@@ -351,6 +353,7 @@ class Supervisor:
             self._problems = desired.problems
             for problem in desired.problems:
                 log.warning("assignment_problem", problem=problem)
+        before = self._assignments
         self._assignments = {
             topology_id: one[0]
             for topology_id, one in assignments.items()
@@ -358,6 +361,9 @@ class Supervisor:
         }
         self._last_ports = dict(desired.ports)
         self._slots.want(desired.ports)
+        here = {one.topology_id for one in desired.ports.values()} & before.keys()
+        if any(before[one] != self._assignments.get(one) for one in here):
+            self._slots.placed_anew()
         self._synced.set()
         self._saved_state.set_ports(desired.ports)
         self._saved_state.save()  # again, if the last write failed

@@ -225,14 +225,15 @@ class LocalNimbus:
         executors: int = 2,
         options: storm.SubmitOptions | None = None,
         handle: str | None = None,
+        struct: storm.StormTopology | None = None,
     ) -> str:
-        """Upload and submit; returns the topology's id."""
+        """Upload and submit `struct`, or a small topology; returns the topology's id."""
         await self.call(
             "submitTopologyWithOpts",
             name,
             await self.upload() if handle is None else handle,
             json.dumps(conf or {}),
-            topology(executors=executors),
+            topology(executors=executors) if struct is None else struct,
             options,
         )
         return (await self.nimbus.lifecycle.find(name))[0]

@@ -534,12 +534,7 @@ class Worker:
 
     def _is_elsewhere(self, placement: Placement) -> bool:
         """Whether tasks with checkpoints run elsewhere than this process believes."""
-        from squall_engine.epochs.cluster import placement_name
-
-        if self._epochs is None:
-            return False
-        name = placement_name(self.spec.topology_id, placement.routes)
-        return name != self._epochs.placement
+        return self._epochs is not None and not self._epochs.is_placed(placement.routes)
 
     def _renew(self, image: Image) -> None:
         """Begin anew in this process, once what was just sent has left."""

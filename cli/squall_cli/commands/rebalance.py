@@ -65,7 +65,7 @@ def _parse_object(
     multiple=True,
     metavar="COMPONENT=N",
     callback=_parse_executors,
-    help="Number of executors of a component (repeatable).",
+    help="Number of executors of a component (repeatable); with checkpoints, of its tasks.",
 )
 @click.option(
     "-r",
@@ -108,6 +108,9 @@ def command(
     as_json: bool,
 ) -> None:
     """Pause a topology, then redistribute it over the cluster.
+
+    A topology with checkpoints (topology.checkpoint.interval.secs) takes one, and goes on from it
+    with the tasks that -e asks for: state and positions move to them.
 
     --from-report sets the executors and workers that a report of its history recommends; -n and -e
     take precedence.

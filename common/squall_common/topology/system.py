@@ -127,6 +127,12 @@ def _topology_problems(topology: Topology) -> Iterable[str]:
 def _size_problems(topology: Topology, options: TopologyOptions | None) -> Iterable[str]:
     if options is None:
         options = _topology_options().read({})
+    for name in options.topology_component_tasks or {}:
+        if name not in topology.components:
+            yield (
+                f"topology.component.tasks names {_quote(name)}, and there is no such component "
+                f"(there is {_names(topology.components)})"
+            )
     tasks = sum(task_count(component, options) for component in topology.components.values())
     consumers = metrics_consumers(options)
     if len(consumers) > _METRICS_CONSUMERS_MAX:
@@ -524,13 +530,17 @@ def _topology_options() -> type[TopologyOptions]:
 
 
 def task_count(component: Component, options: TopologyOptions) -> int:
-    """Tasks of a component: `topology.tasks` (its own, else the topology's), else as many as it has
-    executors; at most `topology.max.task.parallelism`. Raises ConfigError for a configuration of
+    """Tasks of a component: what `topology.component.tasks` says of it, else `topology.tasks` (its
+    own, else the topology's), else as many as it has executors; of the last two at most
+    `topology.max.task.parallelism`. Raises ConfigError for a configuration of
     the component that is wrong."""
     executors = _executors_wanted(component)
     # The number of ackers is part of every message's id and is what the conf says.
     if is_system_id(component.id):
         return executors
+    given = (options.topology_component_tasks or {}).get(component.id)
+    if given is not None:
+        return given
     own = _topology_options().read(component.conf, where=component.id)
     tasks = own.topology_tasks or options.topology_tasks or executors
     limit = own.topology_max_task_parallelism or options.topology_max_task_parallelism
@@ -562,7 +572,9 @@ def component_parallelism(topology: Topology, options: TopologyOptions) -> dict[
     for component_id in sorted(components):
         component = components[component_id]
         tasks = task_count(component, options)
-        if tasks:
+        if component_id in (options.topology_component_tasks or {}):
+            found[component_id] = tasks
+        elif tasks:
             found[component_id] = min(max(_executors_wanted(component), 1), tasks)
     return found
 

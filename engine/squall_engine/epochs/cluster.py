@@ -22,6 +22,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from squall_common.cluster import paths
@@ -92,9 +93,14 @@ def incarnation_of(assignment_zxid: int, launch: int, image: Image) -> int:
     return (assignment_zxid * _HALF + launch) * _HALF + image.anew
 
 
-def placement_name(topology_id: str, routes: Mapping[int, WorkerSlot]) -> str:
-    """A name of where all tasks are. Workers that know the same have the same."""
-    known = "\n".join(f"{task} {slot}" for task, slot in sorted(routes.items()))
+def placement_name(
+    topology_id: str, components: Mapping[int, str], routes: Mapping[int, WorkerSlot]
+) -> str:
+    """A name of what all tasks are, and where. Workers that know the same have the same, and take
+    no notice of others: a rescaled topology has other tasks of the same numbers."""
+    known = "\n".join(
+        f"{task} {components.get(task)} {slot}" for task, slot in sorted(routes.items())
+    )
     return hashlib.blake2b(f"{topology_id}\n{known}".encode(), digest_size=8).hexdigest()
 
 
@@ -126,7 +132,8 @@ class ClusterEpochs:
         if url is None:
             raise SquallError("topology.checkpoint.interval.secs needs topology.state.url")
         topology = prepared.topology
-        self.placement = placement_name(topology_id, routes)
+        self._named = partial(placement_name, topology_id, prepared.task_to_component)
+        self.placement = self._named(routes)
         self._topology = name
         self._shape = _shape(prepared)
         self._routes = dict(routes)
@@ -395,6 +402,10 @@ class ClusterEpochs:
                 self._send(slot, wire.encode(self.placement, wire.Renew(generation)))
         self._begin_image(generation + 1)
         return True
+
+    def is_placed(self, routes: Mapping[int, WorkerSlot]) -> bool:
+        """Whether all tasks are where this process believes."""
+        return self._named(routes) == self.placement
 
     def placement_changed(self) -> None:
         """Tasks are elsewhere now."""

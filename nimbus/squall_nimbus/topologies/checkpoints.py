@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.names import is_system_id
 from squall_common.topology.model import Component, GroupingKind, ShellObject, Topology
+from squall_common.topology.system import task_count
 
 _IN_MEMORY = ("memory", "org.apache.storm.state.InMemoryKeyValueStateProvider")
 _INTERVAL = "topology.checkpoint.interval.secs"
@@ -33,6 +34,13 @@ def checkpoint_problems(topology: Topology, options: TopologyOptions) -> list[st
     for component in topology.components.values():
         where = f"{component.kind.value} {component.id!r}"
         problems += [f"{where} {problem}" for problem in _component_problems(component)]
+        groups = TopologyOptions.read(component.conf).topology_state_max_parallelism
+        tasks = task_count(component, options)
+        if groups is not None and tasks > groups:
+            problems.append(
+                f"{where} has {tasks} tasks and only {groups} key groups: raise "
+                "topology.state.max.parallelism of the bolt"
+            )
     cycle = _on_cycles(topology.components)
     if cycle:
         problems.append(

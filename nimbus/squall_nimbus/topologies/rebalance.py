@@ -25,6 +25,7 @@ _FIXED_KEYS = frozenset(
         "storm.id",
         "topology.name",
         "topology.tasks",
+        "topology.component.tasks",
         "topology.max.task.parallelism",
         "topology.acker.executors",
         "topology.eventlogger.executors",
@@ -48,6 +49,7 @@ def check_rebalance(
     blobs that a configuration names, `size_problems(workers, executors)` with the size that the
     topology would have. Raises InvalidTopologyError, which lists all problems."""
     problems = []
+    rescaled = _rescaled(topology, options.num_executors)
     if options.wait_secs is not None and options.wait_secs < 0:
         problems.append(f"wait time {options.wait_secs} s is negative")
     if options.num_workers is not None and not 1 <= options.num_workers <= TASKS_MAX:
@@ -64,12 +66,17 @@ def check_rebalance(
             problems.append(f"the topology has no component {component!r}{hint}")
         elif executors < 1:
             problems.append(f"{component!r} needs at least one executor; asked for {executors}")
-        elif executors > tasks:
+        elif component in rescaled:
+            problems += _rescale_problems(topology, component, executors)
+        elif executors > tasks and not rescales(topology, component):
             problems.append(
                 f"{component!r} has {tasks} tasks, so it may have at most {tasks} executors; "
                 f"asked for {executors}: to scale further, submit the topology with more tasks for "
                 "it (tasks=N in the builder)"
             )
+    total = sum({**tasks_of, **rescaled}.values())
+    if total > TASKS_MAX:
+        problems.append(f"the topology would have {total} tasks; the limit is {TASKS_MAX}")
     if not problems:
         problems += size_problems(options.num_workers, options.num_executors)
     overrides = None
@@ -82,11 +89,45 @@ def check_rebalance(
         problems += wrong
         conf = {**without_made_up(conf), **mapped(conf)}
         overrides = json.dumps(conf, sort_keys=True) if conf else None
+    if rescaled and not problems:
+        tasks_now = {**(topology.options.topology_component_tasks or {}), **rescaled}
+        conf = {**json.loads(overrides or "{}"), "topology.component.tasks": tasks_now}
+        overrides = json.dumps(conf, sort_keys=True)
     if problems:
         raise InvalidTopologyError.listing(problems)
     return RebalanceOptions(
         options.wait_secs, options.num_workers, dict(options.num_executors), overrides
     )
+
+
+def rescales(topology: StoredTopology, component: str) -> bool:
+    """Whether a rebalance sets the number of tasks of a component, not only of its executors: with
+    checkpoints its state and its positions move between tasks."""
+    has_checkpoints = topology.options.topology_checkpoint_interval_secs is not None
+    return has_checkpoints and not is_system_id(component)
+
+
+def _rescaled(topology: StoredTopology, asked: Mapping[str, int]) -> dict[str, int]:
+    """The components that get another number of tasks."""
+    return {
+        name: number
+        for name, number in asked.items()
+        if number >= 1 and rescales(topology, name) and topology.tasks_of(name) not in (0, number)
+    }
+
+
+def _rescale_problems(topology: StoredTopology, component: str, tasks: int) -> list[str]:
+    own = TopologyOptions.read(topology.compiled.components[component].conf)
+    limit = own.topology_max_task_parallelism or topology.options.topology_max_task_parallelism
+    if limit is not None and tasks > limit:
+        return [f"{component!r} may have at most {limit} tasks (topology.max.task.parallelism)"]
+    groups = own.topology_state_max_parallelism
+    if groups is not None and tasks > groups:
+        return [
+            f"{component!r} may have at most {groups} tasks: its state has so many key groups "
+            "(topology.state.max.parallelism)"
+        ]
+    return []
 
 
 def _consumer_problems(

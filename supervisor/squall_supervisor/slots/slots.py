@@ -22,6 +22,8 @@ from squall_supervisor.slots.table import State
 
 log = get_logger(__name__)
 
+_LOOK_SECS = 15.0
+
 
 class Slots:
     """`changed` is called when a slot's state or worker changed."""
@@ -30,6 +32,8 @@ class Slots:
         self._node = node
         self._changed = changed
         self._something_changed = asyncio.Event()
+        self._look_until = 0.0  # on the node's clock
+        self._updating = asyncio.Lock()
         settings = node.settings
         self._disk_room = DiskRoom(
             (settings.workers_dir, settings.artifacts_dir), node.tasks, changed=self._on_change
@@ -153,8 +157,23 @@ class Slots:
                 found.setdefault(assignment.topology_id, []).append(folder)
         return found
 
+    def placed_anew(self) -> None:
+        """A topology of this node has another assignment: a rebalance may have changed its
+        configuration, too."""
+        self._look_until = self._node.clock.monotonic() + _LOOK_SECS
+
+    async def update_moved(self) -> None:
+        """The same as `update_blobs`, for some seconds after `placed_anew`: workers that were
+        starting meanwhile may have begun with what was here before."""
+        if self._node.clock.monotonic() < self._look_until:
+            await self.update_blobs()
+
     async def update_blobs(self) -> None:
         """Ask Nimbus whether a running topology has changed, and notify its slots."""
+        async with self._updating:
+            await self._update_blobs()
+
+    async def _update_blobs(self) -> None:
         running = (State.WAITING_FOR_WORKER_START, State.RUNNING)
 
         def users() -> list[tuple[SlotRunner, str]]:

@@ -328,6 +328,7 @@ class TopologyOptions(Options, frozen=True, kw_only=True):
     drpc_request_timeout_secs: float = 600.0  # seconds
     topology_workers: int = 1
     topology_tasks: int | None = None
+    topology_component_tasks: Mapping[str, int] | None = None
     topology_max_task_parallelism: int | None = None
     topology_acker_executors: int | None = None
     topology_eventlogger_executors: int | None = 0

@@ -80,7 +80,15 @@ def test_an_image_after_a_rollback_is_the_same_incarnation() -> None:
 
 def test_a_placement_is_named_by_where_the_tasks_are() -> None:
     one, two = WorkerSlot("a", 1), WorkerSlot("a", 2)
-    name = placement_name("words-1", {1: one, 2: two})
-    assert name == placement_name("words-1", {2: two, 1: one})
-    assert name != placement_name("words-1", {1: one, 2: one})
-    assert name != placement_name("words-2", {1: one, 2: two})
+    tasks = {1: "count", 2: "words"}
+    name = placement_name("words-1", tasks, {1: one, 2: two})
+    assert name == placement_name("words-1", tasks, {2: two, 1: one})
+    assert name != placement_name("words-1", tasks, {1: one, 2: one})
+    assert name != placement_name("words-2", tasks, {1: one, 2: two})
+
+
+def test_a_placement_of_a_rescaled_topology_has_another_name() -> None:
+    one, two = WorkerSlot("a", 1), WorkerSlot("a", 2)
+    before = placement_name("words-1", {1: "count", 2: "words"}, {1: one, 2: two})
+    after = placement_name("words-1", {1: "count", 2: "count"}, {1: one, 2: two})
+    assert before != after

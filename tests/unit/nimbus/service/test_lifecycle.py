@@ -10,8 +10,10 @@ import pytest
 from tests.support.archives import TOOLS, Entry, zip_bytes
 from tests.support.nimbus_service import LocalNimbus, eventually, topology
 
+from squall import Bolt, Spout, TopologyBuilder
 from squall_common.cluster.values import TopologyStatus, WorkerDrained, WorkerHeartbeat
 from squall_common.topology.model import WorkerSlot
+from squall_common.topology.thrift import to_thrift
 from squall_nimbus.blobs.store import BlobNotFoundError
 from squall_nimbus.topologies import submit
 from squall_thrift import storm
@@ -536,6 +538,53 @@ async def test_an_invalid_rebalance_is_refused_and_changes_nothing(nimbus, optio
         await nimbus.call("rebalance", "wordcount", options)
     assert says in caught.value.msg
     assert await base(nimbus, topology_id) == before
+
+
+_CHECKPOINTS = {"topology.checkpoint.interval.secs": 1, "topology.state.url": "s3://bucket"}
+
+
+class Words(Spout):
+    outputs = ["word"]
+
+    def next_tuple(self): ...
+
+
+class Count(Bolt):
+    def execute(self, tup): ...
+
+
+def in_python() -> storm.StormTopology:
+    """words -> count without shell components, which have no checkpoints."""
+    builder = TopologyBuilder()
+    builder.spout("words", Words())
+    builder.bolt("count", Count(), parallelism=2).fields("words", "word")
+    return to_thrift(builder.build())
+
+
+async def test_a_rebalance_with_checkpoints_gives_a_bolt_more_and_fewer_tasks(nimbus) -> None:
+    topology_id = await nimbus.submit(conf=_CHECKPOINTS, struct=in_python())
+    for tasks in (5, 1):
+        options = storm.RebalanceOptions(wait_secs=0, num_executors={"count": tasks})
+        await nimbus.call("rebalance", "wordcount", options)
+        stored = nimbus.nimbus.topology_store.get(topology_id)
+        assert stored.tasks_of("count") == tasks
+        assert (await base(nimbus, topology_id)).component_executors["count"] == tasks
+        assignment, _ = await nimbus.state.assignment(topology_id)
+        placed = sorted(t for e in assignment.executor_slot for t in e.tasks)
+        assert placed == sorted(stored.task_to_component)
+
+
+async def test_a_rebalance_with_checkpoints_refuses_too_many_tasks(nimbus) -> None:
+    conf = {**_CHECKPOINTS, "topology.max.task.parallelism": 4}
+    await nimbus.submit(conf=conf, struct=in_python())
+    options = storm.RebalanceOptions(num_executors={"count": 5})
+    with pytest.raises(storm.InvalidTopologyException, match="at most 4 tasks"):
+        await nimbus.call("rebalance", "wordcount", options)
+
+
+async def test_tasks_of_an_unknown_component_are_refused(nimbus) -> None:
+    with pytest.raises(storm.InvalidTopologyException, match="names 'cuont'"):
+        await nimbus.submit(conf={"topology.component.tasks": {"cuont": 2}})
 
 
 async def test_a_kill_ends_a_rebalance_that_waits(nimbus) -> None:

@@ -23,6 +23,7 @@ from squall_common.config.options.kinds import (
     TASKS_MAX,
     TEXT,
     list_of,
+    map_of,
     number,
     whole,
 )
@@ -51,6 +52,16 @@ OPTIONS = (
         "Number of tasks of each component that does not set it; null: as many as executors.",
         scope=TOPOLOGY,
         readers=NIMBUS | WORKER | COMMAND,
+    ),
+    Option(
+        "topology.component.tasks",
+        map_of(TASKS),
+        None,
+        "Numbers of tasks by component, in place of those that the topology was built with, one "
+        "executor each. `storm rebalance -e` sets it for topologies with checkpoints.",
+        scope=TOPOLOGY,
+        readers=NIMBUS | WORKER | COMMAND,
+        storm=OURS,
     ),
     Option(
         "topology.max.task.parallelism",

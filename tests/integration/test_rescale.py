@@ -1,0 +1,65 @@
+"""`storm rebalance -e` of a topology with checkpoints gives a bolt another number of tasks: its
+state and the positions move, and an external ledger has each message once, whatever is killed."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests.integration.test_exactly_once_kills import TOPOLOGY, rows
+from tests.support.devcluster import DevCluster, wait_for
+from tests.support.effort import SOAK
+
+from squall_thrift import storm
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800 if SOAK else 240)]
+
+MESSAGES, KEYS = (60_000, 5_000) if SOAK else (6_000, 300)
+STEPS = (5, 2) * (5 if SOAK else 1)
+LIMIT_SECS = 120.0
+
+
+def tasks_of(cluster: DevCluster, component: str) -> int:
+    """The number of its tasks that have a slot."""
+    info = cluster.call("getTopologyInfoByName", "ledger")
+    found = [one.executor_info for one in info.executors if one.component_id == component]
+    return sum(one.task_end - one.task_start + 1 for one in found)
+
+
+def test_a_rebalance_moves_state_to_more_and_to_fewer_tasks(tmp_path: Path) -> None:
+    chance = random.Random(7)
+    keys = [f"k{chance.randrange(KEYS)}" for _ in range(MESSAGES)]
+    for file in range(3):
+        lines = [f'{{"key":"{keys[i]}","number":{i}}}\n' for i in range(file, MESSAGES, 3)]
+        (tmp_path / f"{file}.jsonl").write_text("".join(lines))
+    package, ledger = tmp_path / "package", tmp_path / "ledger.db"
+    package.mkdir()
+    (package / "ledger.py").write_text(TOPOLOGY)
+    options = ["supervisor.worker.min.uptime.secs=0"]
+    with DevCluster.start(
+        tmp_path / "cluster", supervisors=2, slots=2, overrides=options
+    ) as cluster:
+        cluster.storm("jar", package, "ledger.py", tmp_path)
+        for number, tasks in enumerate(STEPS):
+            goal = MESSAGES * (number + 1) // (len(STEPS) + 2)
+            wait_for("rows", lambda goal=goal: len(rows(ledger)) >= goal, LIMIT_SECS, 0.1)
+            cluster.storm("rebalance", "ledger", "-e", f"count={tasks}")
+            wait_for("tasks", lambda tasks=tasks: tasks_of(cluster, "count") == tasks, LIMIT_SECS)
+            pids = sorted(cluster.worker_pids())
+            for pid in chance.sample(pids, min(1, len(pids))):
+                os.kill(pid, signal.SIGKILL)
+        options = storm.RebalanceOptions(num_executors={"count": 129})
+        with pytest.raises(storm.InvalidTopologyException, match="at most 128 tasks"):
+            cluster.call("rebalance", "ledger", options)
+        wait_for("all rows", lambda: len(rows(ledger)) >= MESSAGES, LIMIT_SECS, 0.1)
+        cluster.storm("kill", "ledger", "-w", "0")
+        cluster.wait_gone("ledger")
+    written = rows(ledger)
+    assert Counter(number for _, _, number in written) == Counter(range(MESSAGES))
+    totals = Counter(keys)
+    expected = Counter((key, at) for key in totals for at in range(1, totals[key] + 1))
+    assert Counter((key, count) for key, count, _ in written) == expected
