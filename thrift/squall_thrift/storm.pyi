@@ -659,6 +659,7 @@ class TopologyPageInfo:
     assigned_shared_off_heap_memory: float | None
     requested_generic_resources: dict[str, float] | None
     assigned_generic_resources: dict[str, float] | None
+    checkpoints: CheckpointReport | None
     def __init__(
         self,
         id: str,
@@ -695,6 +696,7 @@ class TopologyPageInfo:
         assigned_shared_off_heap_memory: float | None = ...,
         requested_generic_resources: dict[str, float] | None = ...,
         assigned_generic_resources: dict[str, float] | None = ...,
+        checkpoints: CheckpointReport | None = ...,
     ) -> None: ...
 
 class ExecutorAggregateStats:
@@ -1078,6 +1080,39 @@ class WorkerUsage:
         loop_lag_ms: float,
     ) -> None: ...
 
+class CheckpointReport:
+    epoch: int
+    interval_ms: int
+    completed: int
+    given_up: int
+    waiting_ms: int
+    duration_ms: int | None
+    size_bytes: int | None
+    longest_task: str | None
+    longest_ms: int | None
+    waited_for: str | None
+    rollbacks: int
+    rollback_reason: str | None
+    rollback_time_ms: int | None
+    bound_components: list[str] | None
+    def __init__(
+        self,
+        epoch: int,
+        interval_ms: int,
+        completed: int,
+        given_up: int,
+        waiting_ms: int,
+        duration_ms: int | None = ...,
+        size_bytes: int | None = ...,
+        longest_task: str | None = ...,
+        longest_ms: int | None = ...,
+        waited_for: str | None = ...,
+        rollbacks: int = ...,
+        rollback_reason: str | None = ...,
+        rollback_time_ms: int | None = ...,
+        bound_components: list[str] | None = ...,
+    ) -> None: ...
+
 class ClusterWorkerHeartbeat:
     storm_id: str
     executor_stats: dict[ExecutorInfo, ExecutorStats]
@@ -1086,6 +1121,7 @@ class ClusterWorkerHeartbeat:
     drained: WorkerDrained | None
     usage: WorkerUsage | None
     stats_ms: int | None
+    checkpoints: CheckpointReport | None
     def __init__(
         self,
         storm_id: str,
@@ -1095,6 +1131,7 @@ class ClusterWorkerHeartbeat:
         drained: WorkerDrained | None = ...,
         usage: WorkerUsage | None = ...,
         stats_ms: int | None = ...,
+        checkpoints: CheckpointReport | None = ...,
     ) -> None: ...
 
 class ThriftSerializedObject:

@@ -436,6 +436,8 @@ struct TopologyPageInfo {
     534: optional double assigned_shared_off_heap_memory;
     535: optional map<string, double> requested_generic_resources;
     536: optional map<string, double> assigned_generic_resources;
+    /* Squall's own: of a topology with checkpoints, as its worker reported it last. */
+    10001: optional CheckpointReport checkpoints;
 }
 
 struct ExecutorAggregateStats {
@@ -710,6 +712,32 @@ struct WorkerUsage {
     3: required double loop_lag_ms;
 }
 
+/* Squall's own: what has become of a topology's checkpoints, as the worker that coordinates them
+   knows it. Times are in milliseconds; counts are since that worker began to coordinate. */
+struct CheckpointReport {
+    /* The last complete one; 0: none. */
+    1: required i64 epoch;
+    2: required i64 interval_ms;
+    3: required i64 completed;
+    4: required i64 given_up;
+    /* Since a checkpoint was completed, or, with none yet, since the topology was submitted. */
+    5: required i64 waiting_ms;
+    /* Of the last one: from its begin to its completion, and what it needs in the store. */
+    6: optional i64 duration_ms;
+    7: optional i64 size_bytes;
+    /* The task whose snapshot was durable last: COMPONENT (INDEX). */
+    8: optional string longest_task;
+    9: optional i64 longest_ms;
+    /* The tasks for which the last one that was given up has waited. */
+    10: optional string waited_for;
+    /* Since the topology was submitted, and why and when (since 1970) the last one was. */
+    11: required i64 rollbacks;
+    12: optional string rollback_reason;
+    13: optional i64 rollback_time_ms;
+    /* Components with state that belongs to their tasks, whose number cannot change. */
+    14: optional list<string> bound_components;
+}
+
 struct ClusterWorkerHeartbeat {
     1: required string storm_id;
     2: required map<ExecutorInfo, ExecutorStats> executor_stats;
@@ -720,6 +748,8 @@ struct ClusterWorkerHeartbeat {
     10002: optional WorkerUsage usage;
     /* When the statistics were read, since the worker began. */
     10003: optional i64 stats_ms;
+    /* Only of the worker that coordinates the topology's checkpoints. */
+    10004: optional CheckpointReport checkpoints;
 }
 
 // Local state

@@ -27,6 +27,7 @@ from squall_common.client.reporting import Connect, ReportSender, connect_by
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import ConnectionLostError, StoreError
 from squall_common.cluster.values import (
+    CheckpointReport,
     ErrorInfo,
     LogConfig,
     StormBase,
@@ -311,6 +312,7 @@ class Worker:
             began=self._began,
             drained=self._drained,
             usage=UsageMeter(self._loop_lag).read,
+            checkpoints=self._checkpoints,
         )
         self._watchdog.begin(engine.calls_under_way())
         self._loop_lag.start()
@@ -354,6 +356,7 @@ class Worker:
                 clock=self._clock,
                 began=self._began,
                 lag_secs=LoopLag.started().worst,
+                checkpoints=self._checkpoints,
             )
             self._tasks.start("samples", writing)
         self._metrics = engine.start_metrics(
@@ -663,6 +666,10 @@ class Worker:
             self._drains_since = status_zxid
             if status_zxid is not None:
                 self._heartbeats.report_soon()
+
+    def _checkpoints(self) -> CheckpointReport | None:
+        """What the heartbeat says about checkpoints; on the loop."""
+        return None if self._epochs is None else self._epochs.report
 
     def _drained(self) -> WorkerDrained | None:
         """What the heartbeat says about being drained; on the loop."""

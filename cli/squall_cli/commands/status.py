@@ -95,9 +95,55 @@ def _print_summary(topology: Topology) -> None:
         ("latency", "" if activity.complete_ms is None else f"{activity.complete_ms:g} ms"),
         ("restarts", f"{summary.restarts or 0} within a day"),
     ]
+    if topology.checkpoints is not None:
+        rows += _checkpoint_rows(topology.checkpoints, time.time())
     for name, value in rows:
         if value:
             click.echo(f"{name:<11} {printable(str(value))}")
+
+
+def _checkpoint_rows(report: storm.CheckpointReport, now: float) -> list[tuple[str, str]]:
+    """What `status` says of checkpoints."""
+    every = f"every {report.interval_ms / 1000:g} s"
+    last = f"number {report.epoch}" if report.epoch else "none yet"
+    parts = [f"{last}, {duration(report.waiting_ms // 1000)} ago" if report.completed else last]
+    if report.duration_ms is not None:
+        took = f"took {report.duration_ms} ms"
+        if report.longest_task is not None:
+            took += f" (longest: {report.longest_task}, {report.longest_ms} ms)"
+        parts.append(took)
+    if report.size_bytes is not None:
+        parts.append(f"{report.size_bytes / 2**20:.1f} MiB")
+    rows = [("checkpoints", f"{every}; {', '.join(parts)}")]
+    if report.given_up:
+        waited = f", the last one waited for {report.waited_for}" if report.waited_for else ""
+        rows.append(("given up", f"{report.given_up}{waited}"))
+    if report.rollbacks:
+        why = ""
+        if report.rollback_time_ms is not None:
+            secs = max(0, int(now - report.rollback_time_ms / 1000))
+            why = f", the last one {duration(secs)} ago: {report.rollback_reason}"
+        rows.append(("rollbacks", f"{report.rollbacks}{why}"))
+    return rows
+
+
+def _checkpoints_as_json(report: storm.CheckpointReport) -> dict[str, Any]:
+    """As docs/json.md describes it."""
+    return {
+        "epoch": report.epoch,
+        "interval_ms": report.interval_ms,
+        "completed": report.completed,
+        "given_up": report.given_up,
+        "waited_for": report.waited_for,
+        "waiting_ms": report.waiting_ms,
+        "duration_ms": report.duration_ms,
+        "size_bytes": report.size_bytes,
+        "longest_task": report.longest_task,
+        "longest_ms": report.longest_ms,
+        "rollbacks": report.rollbacks,
+        "rollback_reason": report.rollback_reason,
+        "rollback_time_ms": report.rollback_time_ms,
+    }
 
 
 def _print_findings(found: list[Finding]) -> None:
@@ -185,6 +231,9 @@ def _as_json(
         **summary_as_json(topology.summary),
         "secs": topology.activity.secs,
         "findings": [finding_as_json(one) for one in found],
+        "checkpoints": None
+        if topology.checkpoints is None
+        else _checkpoints_as_json(topology.checkpoints),
         "components": [
             component_as_json(one, topology.activity.secs) for one in topology.components
         ],

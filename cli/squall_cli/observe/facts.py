@@ -110,6 +110,7 @@ class Topology:
     workers: Sequence[Worker]
     timeout_secs: float  # topology.message.timeout.secs
     max_pending: int | None  # topology.max.spout.pending
+    checkpoints: storm.CheckpointReport | None = None  # None: it takes none, or has not reported
 
 
 def topology_of(summary: storm.TopologySummary, page: storm.TopologyPageInfo) -> Topology:
@@ -128,6 +129,7 @@ def topology_of(summary: storm.TopologySummary, page: storm.TopologyPageInfo) ->
         sorted((_worker(one) for one in page.workers or ()), key=lambda one: (one.host, one.port)),
         options.topology_message_timeout_secs,
         options.topology_max_spout_pending,
+        page.checkpoints,
     )
 
 

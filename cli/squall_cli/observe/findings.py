@@ -6,10 +6,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from squall_common.telemetry.findings import ComponentFacts, Exit, Facts, Finding, findings
+from squall_common.telemetry.findings import (
+    CheckpointFacts,
+    ComponentFacts,
+    Exit,
+    Facts,
+    Finding,
+    findings,
+)
 
 if TYPE_CHECKING:
     from squall_cli.observe.facts import Component, Topology
+    from squall_thrift import storm
 
 
 def findings_of(topology: Topology, now_secs: float) -> list[Finding]:
@@ -41,6 +49,19 @@ def facts_of(topology: Topology, now_secs: float) -> Facts:
         components=[
             _component(one, topology.activity.secs, now_secs) for one in topology.components
         ],
+        checkpoints=None if topology.checkpoints is None else _checkpoints(topology.checkpoints),
+    )
+
+
+def _checkpoints(report: storm.CheckpointReport) -> CheckpointFacts:
+    return CheckpointFacts(
+        report.interval_ms / 1000,
+        report.waiting_ms / 1000,
+        report.epoch,
+        report.given_up,
+        report.waited_for or "",
+        report.rollbacks,
+        report.rollback_reason or "",
     )
 
 

@@ -316,6 +316,45 @@ def to_heartbeat(beat: values.WorkerHeartbeat) -> storm.ClusterWorkerHeartbeat:
         drained=None if beat.drained is None else _to_drained(beat.drained),
         usage=None if beat.usage is None else to_usage(beat.usage),
         stats_ms=beat.stats_ms,
+        checkpoints=None if beat.checkpoints is None else to_checkpoints(beat.checkpoints),
+    )
+
+
+def to_checkpoints(report: values.CheckpointReport) -> storm.CheckpointReport:
+    return storm.CheckpointReport(
+        epoch=report.epoch,
+        interval_ms=report.interval_ms,
+        completed=report.completed,
+        given_up=report.given_up,
+        waiting_ms=report.waiting_ms,
+        duration_ms=report.duration_ms,
+        size_bytes=report.size_bytes,
+        longest_task=report.longest_task,
+        longest_ms=report.longest_ms,
+        waited_for=report.waited_for,
+        rollbacks=report.rollbacks,
+        rollback_reason=report.rollback_reason,
+        rollback_time_ms=report.rollback_time_ms,
+        bound_components=list(report.bound_components) or None,
+    )
+
+
+def from_checkpoints(report: storm.CheckpointReport) -> values.CheckpointReport:
+    return values.CheckpointReport(
+        epoch=report.epoch,
+        interval_ms=report.interval_ms,
+        completed=report.completed,
+        given_up=report.given_up,
+        waiting_ms=report.waiting_ms,
+        duration_ms=report.duration_ms,
+        size_bytes=report.size_bytes,
+        longest_task=report.longest_task,
+        longest_ms=report.longest_ms,
+        waited_for=report.waited_for,
+        rollbacks=report.rollbacks,
+        rollback_reason=report.rollback_reason,
+        rollback_time_ms=report.rollback_time_ms,
+        bound_components=tuple(report.bound_components or ()),
     )
 
 
@@ -351,6 +390,7 @@ def from_heartbeat(beat: storm.ClusterWorkerHeartbeat) -> values.WorkerHeartbeat
         drained=None if beat.drained is None else from_drained(beat.drained),
         usage=None if beat.usage is None else from_usage(beat.usage),
         stats_ms=beat.stats_ms,
+        checkpoints=None if beat.checkpoints is None else from_checkpoints(beat.checkpoints),
     )
 
 

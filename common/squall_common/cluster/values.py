@@ -174,6 +174,26 @@ class WorkerUsage:
     loop_lag_ms: float  # the worst since the report before
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointReport:
+    """What has become of a topology's checkpoints, as the worker that coordinates them knows it."""
+
+    epoch: int  # the last complete one; 0: none
+    interval_ms: int
+    completed: int = 0  # since the worker began to coordinate, as `given_up`
+    given_up: int = 0
+    waiting_ms: int = 0  # since one was completed, or the topology was submitted
+    duration_ms: int | None = None  # of the last complete one, as the next three
+    size_bytes: int | None = None
+    longest_task: str | None = None  # COMPONENT (INDEX)
+    longest_ms: int | None = None
+    waited_for: str | None = None  # the tasks for which the last that was given up has waited
+    rollbacks: int = 0  # since the topology was submitted
+    rollback_reason: str | None = None  # of the last one
+    rollback_time_ms: int | None = None  # since 1970
+    bound_components: tuple[str, ...] = ()  # whose number of tasks cannot change
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerHeartbeat:
     """/workerbeats/ID/NODE-PORT: a worker is alive, and what its executors did (None: one that has
@@ -187,6 +207,7 @@ class WorkerHeartbeat:
     usage: WorkerUsage | None = None
     # When the statistics were read, since the worker began; None from earlier versions.
     stats_ms: int | None = None
+    checkpoints: CheckpointReport | None = None  # of the worker that coordinates them
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,8 @@ _NEAR_TIMEOUT = 0.5  # of the message timeout
 _BLOCKED = 0.2  # of a component's time
 _RECENT_SECS = 300
 _SILENT_SECS = 30  # after which a worker that has not reported is no longer starting
+_INTERVALS = 5  # without a checkpoint, after which something is wrong
+_CHECKPOINT_SECS = 10.0  # at least: a rollback takes that long
 _IDLE_SECS = 10  # how long a topology may have no figures at all
 _TREND = 0.15
 
@@ -99,6 +101,19 @@ class ComponentFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointFacts:
+    """What is known about a topology's checkpoints."""
+
+    interval_secs: float
+    waiting_secs: float  # since one was completed, or the topology began
+    epoch: int  # the last complete one; 0: none
+    given_up: int = 0
+    waited_for: str = ""  # the tasks for which the last one that was given up has waited
+    rollbacks: int = 0
+    rollback_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """What is known about a topology. Rates of its components cover `rates_secs`; `silent` are the
     workers (HOST:PORT) that have not reported."""
@@ -116,6 +131,7 @@ class Facts:
     pending_max: int | None = None  # topology.max.spout.pending
     timeout_secs: float = 30.0  # topology.message.timeout.secs
     components: Sequence[ComponentFacts] = ()
+    checkpoints: CheckpointFacts | None = None  # None: it takes none, or has not reported
 
     @property
     def runs(self) -> bool:
@@ -360,6 +376,31 @@ def _restarts(facts: Facts) -> Iterator[Finding]:
     )
 
 
+def _checkpoints(facts: Facts) -> Iterator[Finding]:
+    """No checkpoint was completed for five intervals: what sinks write waits for one, and a fault
+    would go back far."""
+    known = facts.checkpoints
+    if known is None or facts.status != "ACTIVE":
+        return
+    if known.waiting_secs < max(_INTERVALS * known.interval_secs, _CHECKPOINT_SECS):
+        return
+    last = f"The last one is number {known.epoch}" if known.epoch else "There is none yet"
+    text = (
+        f"None was completed for {known.waiting_secs:.0f} s, and one is due every "
+        f"{known.interval_secs:g} s. {last}: results wait for the next one, and a fault goes back "
+        "to it. "
+    )
+    if known.waited_for:
+        text += f"The last one that was given up has waited for {known.waited_for}. "
+    elif known.rollback_reason:
+        text += f"The last rollback: {known.rollback_reason}. "
+    text += (
+        "Is a bolt slow, or ZooKeeper or the store (topology.state.url) away? See "
+        f"{facts.storm('get-errors')}."
+    )
+    yield Finding("checkpoints", Severity.SLOW, "Checkpoints are not completed", text)
+
+
 def _silent(facts: Facts) -> Iterator[Finding]:
     if facts.runs and facts.silent and facts.uptime_secs > _SILENT_SECS:
         has, it, hang = (
@@ -383,7 +424,8 @@ def _errors(facts: Facts) -> Iterator[Finding]:
 
 
 _RULES: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
-    _status, _health, _idle, _busy, _blocked, _failing, _restarts, _silent, _errors,
+    _status, _health, _idle, _busy, _blocked, _failing, _checkpoints, _restarts,
+    _silent, _errors,
 )  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from typing import Final
 
 from squall_common.cluster import paths
 from squall_common.cluster.store import Store
+from squall_common.cluster.values import CheckpointReport
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
@@ -71,21 +72,22 @@ class Image:
     number: int = 0  # of the images before it
     anew: int = 0  # the number of the last one that was begun anew
     floor: int = 0  # the lowest generation in which it may take part
+    reason: str = ""  # why it was begun
 
-    def next(self, floor: int, *, anew: bool) -> Image:
+    def next(self, floor: int, *, anew: bool, reason: str = "") -> Image:
         """The image that follows."""
         number = self.number + 1
-        return Image(number, number if anew else self.anew, max(floor, self.floor))
+        return Image(number, number if anew else self.anew, max(floor, self.floor), reason)
 
     def encode(self) -> str:
         """For `decode`."""
-        return f"{self.number},{self.anew},{self.floor}"
+        return f"{self.number},{self.anew},{self.floor},{self.reason}"
 
     @classmethod
     def decode(cls, text: str) -> Image:
         """Raises ValueError."""
-        number, anew, floor = map(int, text.split(","))
-        return cls(number, anew, floor)
+        number, anew, floor, *reason = text.split(",", 3)
+        return cls(int(number), int(anew), int(floor), "".join(reason))
 
 
 def incarnation_of(assignment_zxid: int, launch: int, image: Image) -> int:
@@ -135,6 +137,9 @@ class ClusterEpochs:
         self._named = partial(placement_name, topology_id, prepared.task_to_component)
         self.placement = self._named(routes)
         self._topology = name
+        self._topology_id = topology_id
+        # Without one this process is new.
+        self._reason = image.reason or f"the worker {own}, which coordinates, was started again"
         self._shape = _shape(prepared)
         self._routes = dict(routes)
         self._image = image
@@ -238,7 +243,7 @@ class ClusterEpochs:
         await self._check_folder()
         while True:
             try:
-                incarnation = await claim(self._record)
+                incarnation = await claim(self._record, self._topology_id, self._reason)
                 break
             except StateStoreError as error:
                 self._background.failed(error)
@@ -262,6 +267,7 @@ class ClusterEpochs:
             parts=self._parts,
             say=self._say_to_worker,
             on_roll_back=self._roll_back,
+            name_of=lambda worker: str(self._workers[worker]),
         )
         self._coordinating.begin()
         self._background.every(_REPEAT_SECS, self._repeat)
@@ -307,9 +313,11 @@ class ClusterEpochs:
         await self._background.close(max(0.0, deadline - loop.time()))
 
     @property
-    def counts(self) -> EpochCounts | None:
+    def report(self) -> CheckpointReport | None:
         """What has become of the epochs; None in workers without the coordinator."""
-        return None if self._coordinating is None else self._coordinating.counts
+        if self._coordinating is None:
+            return None
+        return report_of(self._coordinating.counts, self._interval)
 
     def has_drained(self, drained: bool) -> bool:
         """Whether nothing is in flight (`drained`), an epoch has completed since, and sinks have
@@ -392,7 +400,7 @@ class ClusterEpochs:
         else:
             self._restore.set_result(restore)
 
-    def _roll_back(self, generation: int) -> bool:
+    def _roll_back(self, generation: int, reason: str) -> bool:
         """The coordinator is to raise the generation. If this worker has tasks, its next image
         does: it would take the coordinator with it."""
         if self._taking_part.member.state is MemberState.NEW:
@@ -400,7 +408,7 @@ class ClusterEpochs:
         for slot in self._workers:
             if slot != self._own:
                 self._send(slot, wire.encode(self.placement, wire.Renew(generation)))
-        self._begin_image(generation + 1)
+        self._begin_image(generation + 1, reason=reason)
         return True
 
     def is_placed(self, routes: Mapping[int, WorkerSlot]) -> bool:
@@ -409,7 +417,7 @@ class ClusterEpochs:
 
     def placement_changed(self) -> None:
         """Tasks are elsewhere now."""
-        self._begin_image(0, anew=True)
+        self._begin_image(0, anew=True, reason="tasks were moved")
 
     def sections_dropped(self, sections: Sequence[bytes]) -> None:
         """Sections will never reach their worker."""
@@ -424,15 +432,17 @@ class ClusterEpochs:
         driver.is_broken = True
         log.warning("generation_broken", topology=self._topology, reason=reason)
         # Mostly another worker has ended, and the rollback has begun.
-        asyncio.get_running_loop().call_later(_LOST_SECS, self._begin_image, 0)
+        begin = partial(self._begin_image, 0, reason=reason)
+        asyncio.get_running_loop().call_later(_LOST_SECS, begin)
 
-    def _begin_image(self, floor: int, *, anew: bool | None = None) -> None:
+    def _begin_image(self, floor: int, *, anew: bool | None = None, reason: str = "") -> None:
         if self._renewing:
             return
         self._renewing = True
         self._background.end()
         # Whoever gave no generation does not follow a rollback, but begins one.
-        self._renew(self._image.next(floor, anew=not floor if anew is None else anew))
+        anew = not floor if anew is None else anew
+        self._renew(self._image.next(floor, anew=anew, reason=reason))
 
     def _replaced(self) -> None:
         self._background.fault(SquallError("another process has taken this worker's place"))
@@ -442,6 +452,31 @@ class ClusterEpochs:
             self._restore.set_exception(error)
         else:
             self._on_fault(error)
+
+
+def report_of(counts: EpochCounts, interval_secs: float) -> CheckpointReport:
+    """What a worker reports of its topology's epochs."""
+
+    def millis(secs: float | None) -> int | None:
+        return None if secs is None else round(secs * 1000)
+
+    longest = counts.longest_task
+    return CheckpointReport(
+        epoch=counts.epoch,
+        interval_ms=round(interval_secs * 1000),
+        completed=counts.completed,
+        given_up=counts.given_up,
+        waiting_ms=round(counts.waiting_secs * 1000),
+        duration_ms=millis(counts.duration_secs),
+        size_bytes=counts.size_bytes if counts.completed else None,
+        longest_task=None if longest is None else f"{longest[0]} ({longest[1]})",
+        longest_ms=millis(counts.longest_secs),
+        waited_for=counts.waited_for or None,
+        rollbacks=counts.rollbacks,
+        rollback_reason=counts.rollback_reason or None,
+        rollback_time_ms=counts.rollback_time_ms or None,
+        bound_components=counts.bound_components,
+    )
 
 
 class _Opening:

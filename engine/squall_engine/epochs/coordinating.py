@@ -17,7 +17,16 @@ from squall_engine.epochs import coordinator_table as asks
 from squall_engine.epochs.background import RETRY_SECS, RETRY_SECS_MAX, Background
 from squall_engine.epochs.coordinator import Attempt, Coordinator
 from squall_engine.epochs.coordinator_table import State
-from squall_engine.epochs.messages import Name, Record, Shape, TaskName, ToCoordinator, ToWorker
+from squall_engine.epochs.messages import (
+    Hello,
+    Name,
+    Record,
+    Report,
+    Shape,
+    TaskName,
+    ToCoordinator,
+    ToWorker,
+)
 from squall_engine.epochs.parts import PartStore, assemble
 from squall_engine.epochs.record import RecordPlace
 
@@ -40,6 +49,14 @@ class EpochCounts:
     age_secs: float | None = None  # since the last one completed
     duration_secs: float | None = None  # of the last one, from its begin to its completion
     size_bytes: int = 0  # of all segments that the last one needs
+    longest_task: TaskName | None = None  # whose snapshot was durable last, of the last one
+    longest_secs: float | None = None  # from its begin until then
+    waited_for: str = ""  # the tasks for which the last one that was given up has waited
+    waiting_secs: float = 0.0  # since the last one completed, or the topology was started
+    rollbacks: int = 0  # since the topology was submitted
+    rollback_reason: str = ""  # of the last one
+    rollback_time_ms: int = 0  # since 1970
+    bound_components: tuple[str, ...] = ()  # whose state belongs to tasks
 
 
 class Coordinating:
@@ -57,10 +74,12 @@ class Coordinating:
         record: RecordPlace,
         parts: PartStore,
         say: Callable[[int, ToWorker], None],
-        on_roll_back: Callable[[int], bool] | None = None,
+        on_roll_back: Callable[[int, str], bool] | None = None,
+        name_of: Callable[[int], str] = str,
     ) -> None:
-        """`say` gets messages for workers, by number. `on_roll_back` gets the generation that is
-        over; if it returns True, another coordinator goes on in place of this one."""
+        """`say` gets messages for workers, by number, and `name_of` is how one is shown.
+        `on_roll_back` gets the generation that is over, and why; if it returns True, another
+        coordinator goes on in place of this one."""
         self.coordinator = Coordinator(incarnation, workers, shape, self._assemble)
         self._topology = topology
         self._shape = dict(shape)
@@ -71,10 +90,13 @@ class Coordinating:
         self._parts = parts
         self._say = say
         self._on_roll_back = on_roll_back
+        self._name_of = name_of
         self._begun_at = 0.0
+        self._made_at = time.monotonic()
         self._slow_epoch = 0  # the last one that was reported to be written slowly
         self._completed_at: float | None = None
         self._counts = EpochCounts(0)
+        self._longest: tuple[TaskName, float] | None = None
 
     # ---- what happens ----
 
@@ -86,16 +108,35 @@ class Coordinating:
         """React to an event."""
         coordinator = self.coordinator
         decides, before = coordinator.state is State.DECIDING, coordinator.record.epoch
+        self._note_durable(event)
         commands = coordinator.happened(event, time.monotonic())
         if decides and coordinator.record.epoch > before:
             self._note_completed(coordinator.record.epoch)
         rolls_back = asks.ReadRecord() in commands and coordinator.state is State.RAISING
         if rolls_back and coordinator.record.generation and self._on_roll_back is not None:
-            log.warning("topology_rolls_back", topology=self._topology)
-            if self._on_roll_back(coordinator.record.generation):
+            reason = self._reason(event)
+            log.warning("topology_rolls_back", topology=self._topology, reason=reason)
+            if self._on_roll_back(coordinator.record.generation, reason):
                 return
         for command in commands:
             self._carry_out(command)
+
+    def _reason(self, event: asks.Event) -> str:
+        """Why an event leads to a rollback."""
+        if isinstance(event, asks.Heard) and isinstance(event.message, Hello):
+            return f"the worker {self._name_of(event.message.worker)} was started again"
+        return "an epoch that was given up has completed late"
+
+    def _note_durable(self, event: asks.Event) -> None:
+        """The last task whose snapshot becomes durable is the one that took longest."""
+        attempt = self.coordinator.attempt
+        if attempt is None or not isinstance(event, asks.Heard):
+            return
+        report = event.message
+        if isinstance(report, Report) and report.part is not None:
+            is_its = (report.generation, report.epoch) == (attempt.generation, attempt.epoch)
+            if is_its and report.task not in attempt.parts:
+                self._longest = (report.task, time.monotonic() - self._begun_at)
 
     def _carry_out(self, command: asks.Command) -> None:
         run = self._background.run
@@ -147,15 +188,44 @@ class Coordinating:
     def _give_up(self, missing: Sequence[TaskName]) -> None:
         shown = ", ".join(f"{name} ({index})" for name, index in missing[:5])
         log.warning("epoch_given_up", topology=self._topology, waits_for=shown)
-        self._counts = replace(self._counts, given_up=self._counts.given_up + 1)
+        given_up = self._counts.given_up + 1
+        self._counts = replace(self._counts, given_up=given_up, waited_for=shown)
         self.happened(asks.TimeIsUp())
 
     @property
     def counts(self) -> EpochCounts:
         """What has become of the epochs so far."""
+        record, now = self.coordinator.record, time.monotonic()
+        counts = replace(
+            self._counts,
+            epoch=record.epoch,
+            waiting_secs=self._waiting_secs(now),
+            rollbacks=record.rollbacks,
+            rollback_reason=record.rollback_reason,
+            rollback_time_ms=record.rollback_time_ms,
+            bound_components=self._bound(),
+        )
         if self._completed_at is None:
-            return replace(self._counts, epoch=self.coordinator.record.epoch)
-        return replace(self._counts, age_secs=time.monotonic() - self._completed_at)
+            return counts
+        return replace(counts, age_secs=now - self._completed_at)
+
+    def _waiting_secs(self, now: float) -> float:
+        if self._completed_at is not None:
+            return now - self._completed_at
+        record = self.coordinator.record
+        manifest: Manifest | None = self.coordinator.manifest
+        if not record.start:
+            return now - self._made_at
+        # Another worker may have completed it, by its own clock.
+        last_ms = max(record.start_time_ms, 0 if manifest is None else manifest.time_ms)
+        return max(now - self._made_at, time.time() - last_ms / 1000)
+
+    def _bound(self) -> tuple[str, ...]:
+        manifest: Manifest | None = self.coordinator.manifest
+        if manifest is None:
+            return ()
+        parts = sorted(manifest.components.items())
+        return tuple(name for name, part in parts if any(one.bound for one in part.tasks))
 
     # ---- the record ----
 
@@ -219,6 +289,8 @@ class Coordinating:
             completed=self._counts.completed + 1,
             duration_secs=self._completed_at - self._begun_at,
             size_bytes=manifest.size,
+            longest_task=None if self._longest is None else self._longest[0],
+            longest_secs=None if self._longest is None else self._longest[1],
         )
         log.debug("epoch_completed", topology=self._topology, epoch=epoch)
         generation = self.coordinator.record.generation

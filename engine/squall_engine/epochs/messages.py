@@ -37,6 +37,19 @@ class Record:
     epoch: int = 0  # the last complete one; 0: none
     manifest: Name | None = None
     history: str = ""  # in which its epochs are counted; see `new_history`
+    # Which start of the topology it belongs to (its id), when that was (milliseconds since 1970, as
+    # the next), and the generation before it.
+    start: str = ""
+    start_time_ms: int = 0
+    start_generation: int = 0
+    # Why and when a coordinator has claimed it last, but for a start.
+    rollback_reason: str = ""
+    rollback_time_ms: int = 0
+
+    @property
+    def rollbacks(self) -> int:
+        """Since the topology was started; the first generation of a start is none."""
+        return max(0, self.generation - self.start_generation - 1) if self.start else 0
 
 
 def new_history(topology: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 import zlib
 from dataclasses import replace
 from functools import partial
@@ -128,15 +129,27 @@ class RecordZnode:
         return True
 
 
-async def claim(place: RecordPlace) -> int:
+async def claim(place: RecordPlace, start: str = "", reason: str = "") -> int:
     """Become the coordinator that the record names: returns its incarnation, which no other has,
-    and which is higher than those before. Raises StateError."""
+    and which is higher than those before. `start` is the id of the topology; in the same start as
+    the record's this is a rollback, for which `reason` is noted. Raises StateError."""
     while True:
-        seen = await place.read()
-        incarnation = seen.coordinator + 1
+        seen, now_ms = await place.read(), int(time.time() * 1000)
+        wanted = replace(seen, version=seen.version + 1, coordinator=seen.coordinator + 1)
+        if seen.start != start:
+            wanted = replace(
+                wanted,
+                start=start,
+                start_time_ms=now_ms,
+                start_generation=seen.generation,
+                rollback_reason="",
+                rollback_time_ms=0,
+            )
+        elif start and seen.generation > seen.start_generation:
+            wanted = replace(wanted, rollback_reason=reason, rollback_time_ms=now_ms)
         # Two may try the same at once: only who knows that it has written has succeeded.
-        if await place.replace(replace(seen, version=seen.version + 1, coordinator=incarnation)):
-            return incarnation
+        if await place.replace(wanted):
+            return wanted.coordinator
 
 
 def _encode(record: Record) -> bytes:

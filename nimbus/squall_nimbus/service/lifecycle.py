@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from squall_common.cluster.values import RebalanceOptions, TopologyStatus
@@ -132,7 +132,13 @@ class LifecycleCalls(Calls):
             asked,
             lambda overrides: self.nimbus.submitter.blob_problems(overrides, base.owner),
             problems_of,
+            await self._bound(topology_id) if asked.num_executors else (),
         )
         size = size_of(replace(base, action_options=checked))
         async with self.nimbus.submitter.quotas.granted(base.owner or ANONYMOUS, topology_id, size):
             await self.nimbus.lifecycle.handle(name, Rebalance(checked))
+
+    async def _bound(self, topology_id: str) -> Collection[str]:
+        """The components whose number of tasks cannot change, as far as is known."""
+        view = await self.nimbus.reader.view_without_errors(topology_id)
+        return () if view.checkpoints is None else view.checkpoints.bound_components

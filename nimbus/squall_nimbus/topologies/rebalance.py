@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from squall_common.cluster.values import RebalanceOptions
@@ -44,10 +44,12 @@ def check_rebalance(
     options: RebalanceOptions,
     blob_problems: Callable[[TopologyOptions], list[str]],
     size_problems: Callable[[int | None, Mapping[str, int]], list[str]],
+    bound: Collection[str] = (),
 ) -> RebalanceOptions:
     """Return the options, made canonical. `blob_problems(options)` lists what is wrong with the
     blobs that a configuration names, `size_problems(workers, executors)` with the size that the
-    topology would have. Raises InvalidTopologyError, which lists all problems."""
+    topology would have; `bound` are the components whose state belongs to their tasks. Raises
+    InvalidTopologyError, which lists all problems."""
     problems = []
     rescaled = _rescaled(topology, options.num_executors)
     if options.wait_secs is not None and options.wait_secs < 0:
@@ -68,6 +70,11 @@ def check_rebalance(
             problems.append(f"{component!r} needs at least one executor; asked for {executors}")
         elif component in rescaled:
             problems += _rescale_problems(topology, component, executors)
+            if component in bound:
+                problems.append(
+                    f"{component!r} has state that belongs to its tasks, not to keys, so it keeps "
+                    f"its {tasks} tasks (see docs/concepts/state.md)"
+                )
         elif executors > tasks and not rescales(topology, component):
             problems.append(
                 f"{component!r} has {tasks} tasks, so it may have at most {tasks} executors; "

@@ -55,7 +55,7 @@ def topology_page(
             convert.to_error(errors[0]) if errors else None,
         )
         (spouts if kind is ComponentKind.SPOUT else bolts)[component_id] = found
-    placed = view.placed
+    placed, checkpoints = view.placed, view.checkpoints
     debug = views.debug_options(view.base)
     return storm.TopologyPageInfo(
         id=view.id,
@@ -76,6 +76,7 @@ def topology_page(
         workers=views.worker_summaries(view, include_system),
         storm_version=stored.submitted.storm_version,
         topology_version=view.base.topology_version,
+        checkpoints=None if checkpoints is None else convert.to_checkpoints(checkpoints),
     )
 
 

@@ -122,6 +122,14 @@ class TopologyView:
         except CorruptStateError:
             return None
 
+    @property
+    def checkpoints(self) -> values.CheckpointReport | None:
+        """What the worker that coordinates the topology's checkpoints reported last; None if none
+        does, or has not yet. It is the one with the first task."""
+        placed = self.placed.executor_slot
+        beat = self.beat(placed[min(placed)]) if placed else None
+        return None if beat is None else beat.checkpoints
+
     def reports(self) -> Iterator[Report]:
         """Yield a report for each executor: worker by worker, then those without a slot."""
         component_of = self.component_of

@@ -14,7 +14,14 @@ from typing import Any
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import ConfigError
 from squall_common.names import is_system_id
-from squall_common.telemetry.findings import ComponentFacts, Exit, Facts, Finding, findings
+from squall_common.telemetry.findings import (
+    CheckpointFacts,
+    ComponentFacts,
+    Exit,
+    Facts,
+    Finding,
+    findings,
+)
 from squall_common.topology.error_text import split_source
 from squall_thrift import storm
 from squall_ui.live import graph
@@ -23,6 +30,7 @@ from squall_ui.live.rates import WINDOW_SECS, Flow, Key, Rates, sum_of
 from squall_ui.live.series import Series
 from squall_ui.rest.cluster import topology_summary
 from squall_ui.rest.graph import components_of, edges_of
+from squall_ui.rest.topology import checkpoints_json
 
 _TREND_SECS = 120
 _ERROR_CHARS = 300
@@ -81,6 +89,9 @@ class TopologyState:
             "findings": [_finding(one) for one in findings(facts)],
             "workers": [_worker(one) for one in seen.page.workers or ()],
             "totals": totals,
+            "checkpoints": None
+            if seen.page.checkpoints is None
+            else checkpoints_json(seen.page.checkpoints),
             "debug": bool(seen.page.debug_options and seen.page.debug_options.enable),
         }
 
@@ -102,6 +113,7 @@ class TopologyState:
             last_exit=None if last is None else _exit(last, now_secs),
             restarts=summary.restarts or 0,
             pending_max=conf.topology_max_spout_pending,
+            checkpoints=_checkpoints(seen.page.checkpoints),
             timeout_secs=conf.topology_message_timeout_secs,
             components=[
                 ComponentFacts(
@@ -317,6 +329,20 @@ def _worker(one: storm.WorkerSummary) -> dict[str, Any]:
         "memory": usage.memory_bytes if usage else None,
         "lagMs": _round(usage.loop_lag_ms if usage else None),
     }
+
+
+def _checkpoints(report: storm.CheckpointReport | None) -> CheckpointFacts | None:
+    if report is None:
+        return None
+    return CheckpointFacts(
+        report.interval_ms / 1000,
+        report.waiting_ms / 1000,
+        report.epoch,
+        report.given_up,
+        report.waited_for or "",
+        report.rollbacks,
+        report.rollback_reason or "",
+    )
 
 
 def _exit(last: storm.WorkerExit, now_secs: float) -> Exit:

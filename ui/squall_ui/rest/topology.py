@@ -67,6 +67,14 @@ _SHARES = {
         ("OffHeapMem", "off_heap_memory"),
     )
 }
+CHECKPOINTS = nullable(
+    obj(
+        epoch=COUNT, intervalMs=COUNT, completed=COUNT, givenUp=COUNT, waitedFor=nullable(TEXT),
+        waitingMs=COUNT, durationMs=nullable(COUNT), sizeBytes=nullable(COUNT),
+        longestTask=nullable(TEXT), longestMs=nullable(COUNT), rollbacks=COUNT,
+        rollbackReason=nullable(TEXT), rollbackTimeMs=nullable(COUNT),
+    )
+)  # fmt: skip
 TOPOLOGY: Shape = extended(
     TOPOLOGY_SUMMARY,
     obj(
@@ -75,7 +83,7 @@ TOPOLOGY: Shape = extended(
         topologyStats=array(STATS), spouts=array(SPOUT), bolts=array(BOLT), workers=array(WORKER),
         configuration=map_of(ANY), debug=FLAG, samplingPct=NUMBER, msgTimeout=NUMBER, window=TEXT,
         windowHint=TEXT, user=nullable(TEXT), visualizationTable=STREAM_ROWS,
-        schedulerDisplayResource=FLAG,
+        schedulerDisplayResource=FLAG, checkpoints=CHECKPOINTS,
     ),
 )  # fmt: skip
 LAG = map_of(obj(optional={"spoutLagResult": ANY, "errorInfo": TEXT}, spoutId=TEXT, spoutType=TEXT))
@@ -149,6 +157,7 @@ def topology_page(
             component("bolt", *one) for one in sorted((page.id_to_bolt_agg_stats or {}).items())
         ],
         "workers": [worker_json(one, logviewers) for one in page.workers or ()],
+        "checkpoints": None if page.checkpoints is None else checkpoints_json(page.checkpoints),
         "configuration": conf,
         "debug": bool(debug and debug.enable),
         "samplingPct": (debug.samplingpct if debug else None) or 10.0,
@@ -158,6 +167,25 @@ def topology_page(
         "user": None,
         "bugtracker-url": None,
         "central-log-url": None,
+    }
+
+
+def checkpoints_json(report: storm.CheckpointReport) -> dict[str, Any]:
+    """What has become of a topology's checkpoints."""
+    return {
+        "epoch": report.epoch,
+        "intervalMs": report.interval_ms,
+        "completed": report.completed,
+        "givenUp": report.given_up,
+        "waitedFor": report.waited_for,
+        "waitingMs": report.waiting_ms,
+        "durationMs": report.duration_ms,
+        "sizeBytes": report.size_bytes,
+        "longestTask": report.longest_task,
+        "longestMs": report.longest_ms,
+        "rollbacks": report.rollbacks,
+        "rollbackReason": report.rollback_reason,
+        "rollbackTimeMs": report.rollback_time_ms,
     }
 
 

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from squall_common.cluster.values import (
+    CheckpointReport,
     ExecutorStats,
     WorkerDrained,
     WorkerHeartbeat,
@@ -41,15 +42,18 @@ class StatsReport:
         began: float,
         drained: Callable[[], WorkerDrained | None] = lambda: None,
         usage: Callable[[], WorkerUsage | None] = lambda: None,
+        checkpoints: Callable[[], CheckpointReport | None] = lambda: None,
     ) -> None:
-        """`stats` and `drained` are called on `loop`, `usage` on the heartbeat thread; the result
-        of `stats` fits a heartbeat (EXECUTORS_MAX). `began` is when the worker began, on the
-        clock's monotonic time."""
+        """`stats`, `drained` and `checkpoints` are called on `loop`, `usage` on the heartbeat
+        thread; the result of `stats` fits a heartbeat (EXECUTORS_MAX). `began` is when the worker
+        began, on the clock's monotonic time."""
         self._topology_id = topology_id
         self._executors = tuple(executors)
         self._read_stats = stats
         self._read_drained = drained
         self._read_usage = usage
+        self._read_checkpoints = checkpoints
+        self._checkpoints: CheckpointReport | None = None
         self._loop = loop
         self._clock = clock
         self._began = began
@@ -65,6 +69,7 @@ class StatsReport:
 
         def snapshot() -> None:
             drained.append(self._read_drained())
+            self._checkpoints = self._read_checkpoints()
             now = self._clock.monotonic()
             if now >= self._next_read:
                 self._stats, self._read_at = self._read_stats(), now
@@ -86,4 +91,5 @@ class StatsReport:
             drained[0] if drained else None,  # only what was found now: a stuck loop may be busy
             self._read_usage(),
             int(1000 * (read_at - self._began)),
+            self._checkpoints,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from squall_cli.cluster.activity import Activity
@@ -82,3 +83,11 @@ def test_a_bolt_with_one_busy_executor_is_skewed() -> None:
     (found,) = findings_of(of, NOW)
     assert (found.kind, found.component) == ("skew", "count")
     assert "task 3 on h:6700" in found.text
+
+
+def test_a_topology_without_checkpoints_for_long_says_so() -> None:
+    report = storm.CheckpointReport(
+        epoch=3, interval_ms=1000, completed=3, given_up=1, waiting_ms=60_000, rollbacks=0
+    )
+    (found,) = findings_of(replace(topology(), checkpoints=report), NOW)
+    assert found.kind == "checkpoints"

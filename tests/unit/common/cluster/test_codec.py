@@ -15,6 +15,7 @@ from squall_common.cluster.codec import UNZIPPED_BYTES_MAX, CorruptStateError
 from squall_common.cluster.values import (
     Assignment,
     BoltStats,
+    CheckpointReport,
     Credentials,
     DebugOptions,
     ErrorInfo,
@@ -39,6 +40,13 @@ from squall_common.cluster.values import (
 from squall_common.topology.model import Executor, WorkerSlot
 from squall_thrift import storm
 from squall_thrift.codec import to_bytes
+
+CHECKPOINTS = CheckpointReport(
+    epoch=57, interval_ms=1000, completed=50, given_up=2, waiting_ms=300, duration_ms=120,
+    size_bytes=2**40, longest_task="count (2)", longest_ms=80, waited_for="count (0)", rollbacks=3,
+    rollback_reason="a worker was started again", rollback_time_ms=2**41,
+    bound_components=("count",),
+)  # fmt: skip
 
 SPOUT = ExecutorStats(
     specific=SpoutStats(
@@ -153,7 +161,14 @@ VALUES: list[tuple[Encode, Decode, Any]] = [
     (
         codec.encode_heartbeat,
         codec.decode_heartbeat,
-        WorkerHeartbeat("wc-1-17", {}, 17, 60, drained=WorkerDrained(2**40, "9-1", 2**33)),
+        WorkerHeartbeat(
+            "wc-1-17",
+            {},
+            17,
+            60,
+            drained=WorkerDrained(2**40, "9-1", 2**33),
+            checkpoints=CHECKPOINTS,
+        ),
     ),
     (codec.encode_error, codec.decode_error, ErrorInfo("Traceback ...", 17, "a", 6700)),
     (codec.encode_error, codec.decode_error, ErrorInfo("", 0)),

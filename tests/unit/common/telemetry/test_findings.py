@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from squall_common.telemetry.findings import (
+    CheckpointFacts,
     ComponentFacts,
     Exit,
     Facts,
@@ -276,3 +277,39 @@ def test_trends(before: float | None, now: float, trend: str) -> None:
 )
 def test_ages(secs: int, words: str) -> None:
     assert ago(secs) == words
+
+
+def checkpoints(**changes: Any) -> CheckpointFacts:
+    fields: dict[str, Any] = {"interval_secs": 4.0, "waiting_secs": 3.0, "epoch": 7, **changes}
+    return CheckpointFacts(**fields)
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        checkpoints(waiting_secs=19.0),
+        checkpoints(interval_secs=0.2, waiting_secs=9.0),  # a rollback takes a few seconds
+    ],
+)
+def test_checkpoints_that_come_in_time_are_no_finding(known: CheckpointFacts) -> None:
+    assert findings(topology(checkpoints=known)) == []
+
+
+def test_five_intervals_without_a_checkpoint_are_a_finding() -> None:
+    found = only(checkpoints=checkpoints(waiting_secs=21.0, waited_for="count (2)"))
+    assert (found.kind, found.severity) == ("checkpoints", Severity.SLOW)
+    assert "None was completed for 21 s, and one is due every 4 s" in found.text
+    assert "The last one is number 7" in found.text
+    assert "waited for count (2)" in found.text
+
+
+def test_a_rollback_without_a_checkpoint_since_is_named() -> None:
+    why = "the worker a:1 was started again"
+    found = only(checkpoints=checkpoints(waiting_secs=21.0, epoch=0, rollback_reason=why))
+    assert "There is none yet" in found.text
+    assert f"The last rollback: {why}" in found.text
+
+
+def test_a_topology_that_does_not_run_has_no_finding_about_checkpoints() -> None:
+    facts = topology(status="KILLED", checkpoints=checkpoints(waiting_secs=1000.0))
+    assert [one.kind for one in findings(facts)] == ["status"]

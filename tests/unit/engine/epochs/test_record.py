@@ -89,3 +89,21 @@ async def test_a_damaged_record_is_named() -> None:
         await store.set(PATH, wrong)
         with pytest.raises(StateDamagedError, match="znode /checkpoints/words-"):
             await one.read()
+
+
+async def test_a_claim_of_the_same_start_is_a_rollback_with_its_reason() -> None:
+    one, _ = await place(MemoryEnsemble())
+    await claim(one, "words-1-1", "a start has none")
+    record = await one.read()
+    assert (record.start, record.rollbacks, record.rollback_reason) == ("words-1-1", 0, "")
+    for generation in (1, 2):
+        seen = await one.read()
+        assert await one.replace(replace(seen, version=seen.version + 1, generation=generation))
+    await claim(one, "words-1-1", "a worker was started again")
+    record = await one.read()
+    assert record.rollbacks == 1
+    assert record.rollback_reason == "a worker was started again"
+    assert record.rollback_time_ms >= record.start_time_ms > 0
+    await claim(one, "words-2-2", "not this")
+    record = await one.read()
+    assert (record.rollbacks, record.rollback_reason) == (0, "")

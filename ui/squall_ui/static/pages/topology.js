@@ -72,6 +72,7 @@ function drawPage(page, id, view, draw) {
       ["Workers", one.workersTotal],
       ["Executors", one.executorsTotal],
       ["Tasks", one.tasksTotal],
+      ...checkpoints(state.checkpoints),
       one.restarts ? ["Restarts", one.restarts, "Workers that ended unexpectedly within a day"] : null,
     ]),
     h(
@@ -110,6 +111,19 @@ function drawPage(page, id, view, draw) {
     section("Bolts", components(id, state, "bolt")),
     section("Workers", workers(page, one, state)),
   );
+}
+
+// What a topology with checkpoints shows of them; nothing for one without.
+function checkpoints(report) {
+  if (!report) return [];
+  const longest = report.longestTask ? `, longest: ${report.longestTask} ${ms(report.longestMs)}` : "";
+  const waited = report.waitedFor ? `The last one waited for ${report.waitedFor}` : undefined;
+  return [
+    ["Checkpoint", report.epoch ? `${report.epoch}, ${ms(report.waitingMs)} ago` : "none yet", `One is due every ${ms(report.intervalMs)}`],
+    report.durationMs === null ? null : ["Took", `${ms(report.durationMs)}, ${bytes(report.sizeBytes)}`, `From its begin to its completion${longest}`],
+    report.givenUp ? ["Given up", report.givenUp, waited] : null,
+    report.rollbacks ? ["Rollbacks", report.rollbacks, report.rollbackReason || undefined] : null,
+  ];
 }
 
 function findings(id, state) {
