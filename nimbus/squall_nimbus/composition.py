@@ -22,6 +22,7 @@ from squall_common.history.settings import history_url
 from squall_common.security.access import OpenAccess
 from squall_common.security.quotas import Quotas
 from squall_common.security.sealing import Receiver
+from squall_common.topology.model import WorkerSlot
 from squall_nimbus.access.objects import Objects
 from squall_nimbus.blobs.blob_sessions import BlobSessions
 from squall_nimbus.blobs.disk_reserve import DiskReserve
@@ -49,6 +50,7 @@ from squall_nimbus.views.worker_metrics import WorkerMetrics
 
 if TYPE_CHECKING:
     from squall_common.authentication.files import Trusted
+    from squall_common.security.worker_tokens import WorkerToken
 
 log = get_logger(__name__)
 
@@ -205,7 +207,14 @@ def build_nimbus(
         # Imported only where a cluster is secured: it takes some 40 ms.
         from squall_nimbus.access.secured import secure
 
-        secured = secure(trusted, options, state, fence=leader_elector.require, clock=clock)
+        secured = secure(
+            trusted,
+            options,
+            state,
+            fence=leader_elector.require,
+            clock=clock,
+            worker_ended=functools.partial(_worker_ended, monitor, leader_elector),
+        )
     return Nimbus(
         objects=Objects(state, topology_store),
         access=OpenAccess() if secured is None else secured.access,
@@ -260,6 +269,17 @@ def _conf_of(topology_store: TopologyStore, topology_id: str) -> Mapping[str, An
         return topology_store.get(topology_id).conf
     except BlobNotFoundError as error:
         raise LookupError(topology_id) from error
+
+
+def _worker_ended(
+    monitor: Monitor, leader_elector: LeaderElector, token: WorkerToken
+) -> str | None:
+    """Why a worker's token counts no longer: the leader knows which slots it has assigned, and by
+    another Nimbus a worker only asks who leads."""
+    slot = WorkerSlot(token.node, token.port)
+    if not leader_elector.leading or monitor.is_on(token.topology_id, slot):
+        return None
+    return f"{token.topology_id} is not on {slot}"
 
 
 def _note_crash(crashed: asyncio.Future[BaseException], task: str, error: BaseException) -> None:

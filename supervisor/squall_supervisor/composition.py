@@ -63,10 +63,13 @@ async def build_supervisor(
     machine: Machine | None = None,
     server: Callable[..., ThriftServer] = ThriftServer,
     connect_nimbus: Connect | None = None,
+    ca: str | None = None,
 ) -> Supervisor:
     """A supervisor whose folders are made and whose state is read, but which has not started.
     `conf` is the merged configuration. Raises OSError if the disk fails, and ConfigError if workers
     cannot be confined as configured.
+
+    `ca` is the certificate of a secured cluster's CA, in PEM.
 
     Tests pass their own store, blobs, worker command and, for a simulation, machine and network.
     """
@@ -113,6 +116,7 @@ async def build_supervisor(
         machine=machine,
         record_event=history.record_event,
         last_known=functools.partial(_give_last_known, last_known, clock),
+        secured=ca is not None,
     )
     return Supervisor(
         Parts(
@@ -133,6 +137,7 @@ async def build_supervisor(
             probe=probe,
             connect_nimbus=connect_nimbus or connect_by(conf),
             server=server,
+            ca=ca,
         )
     )
 

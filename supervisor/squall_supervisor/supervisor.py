@@ -29,6 +29,8 @@ from squall_common.security.sealing import META_KEY
 from squall_supervisor.blobs.credentials import CredentialsUpdates
 from squall_supervisor.blobs.localizer import Localizer
 from squall_supervisor.blobs.source import BlobSource
+from squall_supervisor.blobs.worker_tokens import LOOK_SECS as TOKENS_LOOK_SECS
+from squall_supervisor.blobs.worker_tokens import WorkerTokens
 from squall_supervisor.launch.node import Node
 from squall_supervisor.node.health import NodeHealth
 from squall_supervisor.node.installed_version import installed_version
@@ -106,6 +108,7 @@ class Parts:
     probe: Probe
     connect_nimbus: Connect
     server: Callable[..., ThriftServer]
+    ca: str | None  # the certificate of a secured cluster's CA, in PEM
 
 
 class Supervisor:
@@ -158,6 +161,18 @@ class Supervisor:
         )
         self._credentials = CredentialsUpdates(
             self._cluster, self._localizer, self._slots.worker_dirs
+        )
+        # Of a secured cluster; None in an open one.
+        self._worker_tokens = (
+            None
+            if parts.ca is None
+            else WorkerTokens(
+                parts.connect_nimbus,
+                self.id,
+                ca=parts.ca,
+                running=self._slots.slot_dirs,
+                clock=self._clock,
+            )
         )
         self._memory_watch = MemoryWatch(
             self._slots.runners,
@@ -224,6 +239,8 @@ class Supervisor:
         self._tasks.every("blob updates", settings.blob_update_secs, self._slots.update_blobs)
         self._tasks.every("blobs of moved topologies", _MOVED_SECS, self._slots.update_moved)
         self._tasks.every("credentials", settings.credentials_poll_secs, self._credentials.look)
+        if self._worker_tokens is not None:
+            self._tasks.every("worker tokens", TOKENS_LOOK_SECS, self._worker_tokens.look)
         self._tasks.every("blob clean-up", settings.cache_clean_up_secs, self._localizer.clean_up)
         if settings.log_retention.every_secs > 0:
             self._tasks.every("log clean-up", settings.log_retention.every_secs, self._clean_logs)

@@ -1113,6 +1113,14 @@ service Nimbus {
         throws (1: AuthorizationException e1);
     map<string, LogAccess> getLogAccess(1: list<string> topologyIds)
         throws (1: AuthorizationException e1);
+    // Squall's own: the tokens of a node's workers, by the port of the slot, for its supervisor. Only
+    // slots that this Nimbus has assigned, of these topologies, have one.
+    map<i32, string> getWorkerTokens(1: string node, 2: list<string> topologyIds)
+        throws (1: AuthorizationException e1);
+    // Squall's own: those of these topologies that are alive, for DRPC servers: the tokens of others
+    // have ended.
+    list<string> getLiveTopologies(1: list<string> topologyIds)
+        throws (1: AuthorizationException e1);
 }
 
 service Supervisor {

@@ -23,6 +23,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from squall_common.authentication.worker_identity import (
+    set_worker_identity,
+    worker_credentials,
+)
 from squall_common.client.reporting import Connect, ReportSender, connect_by
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import ConnectionLostError, StoreError
@@ -41,6 +45,7 @@ from squall_common.daemon.loop.background import BackgroundTasks
 from squall_common.daemon.loop.loop_lag import LoopLag
 from squall_common.errors import SquallError
 from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK, topology_name_of
+from squall_common.security.identity import Role
 from squall_common.topology.model import WorkerSlot
 from squall_common.worker_files.heartbeat_file import Phase
 from squall_common.worker_files.launch_spec import LaunchSpec
@@ -199,7 +204,11 @@ class Worker:
             executors=self._executor_lines,
             samples=self._sample_stacks,
         )
-        self._connect_nimbus = connect_nimbus or connect_by(spec.daemon_conf)
+        if spec.secured:
+            set_worker_identity(spec.identity_file)
+        self._connect_nimbus = connect_nimbus or connect_by(
+            spec.daemon_conf, worker_credentials(Role.NIMBUS)
+        )
         self._alone = alone(self._make_sender)
         self._outgoing = OutgoingReports(
             spec.worker_dir,

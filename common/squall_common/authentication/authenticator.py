@@ -26,6 +26,12 @@ from squall_common.security.tokens import (
     principal_of,
     verify_token,
 )
+from squall_common.security.worker_tokens import (
+    WorkerToken,
+    is_worker_token,
+    verify_worker_token,
+    worker_principal,
+)
 from squall_thrift.serving.authentication import RefusedError
 
 # Daemons that call with the token of a user who has asked them.
@@ -39,6 +45,7 @@ class Proved:
     caller: Principal
     token: Token | None = None
     serial: int | None = None
+    worker: WorkerToken | None = None
 
     @property
     def principal(self) -> str:
@@ -55,9 +62,13 @@ class Revoked(Protocol):
     def tokens(self) -> Revocations | None: ...
 
 
+# Why the token of a worker counts no longer, though its time has not come; or None.
+WorkerEnded = Callable[[WorkerToken], str | None]
+
+
 class PeerAuthenticator:
     """Implements `squall_thrift.serving.authentication.Authenticator`. `now` is the time in
-    seconds since the epoch."""
+    seconds since the epoch. Tokens of workers count only with `worker_ended`."""
 
     def __init__(
         self,
@@ -68,7 +79,9 @@ class PeerAuthenticator:
         revoked: Revoked,
         audit: AuditLog,
         now: Callable[[], float],
+        worker_ended: WorkerEnded | None = None,
     ) -> None:
+        self._worker_ended = worker_ended
         self._trusted = trusted
         self._context = trusted.server_context()
         self._acls = acls
@@ -92,11 +105,7 @@ class PeerAuthenticator:
                 proved = self._by_certificate(certificate, host)
             elif mechanism == mechanisms.OAUTHBEARER:
                 text, act_for = mechanisms.parse_bearer(response)
-                revocations = self._revoked.tokens()
-                if revocations is None:
-                    raise RefusedError("this daemon accepts certificates only")
-                token = verify_token(text, self._trust, revocations, self._now())
-                proved = self._by_token(token, certificate, host)
+                proved = self._by_text(text, certificate, host)
             else:
                 raise RefusedError(f"unknown mechanism {mechanism!r}")
         except (mechanisms.ResponseError, TokenError, CertificateError, IdentityError) as error:
@@ -128,6 +137,8 @@ class PeerAuthenticator:
             and revocations.token_revoked(proved.token)
         ):
             return f"token {proved.token.id} of {proved.token.user} was revoked"
+        if proved.worker is not None and self._worker_ended is not None:
+            return self._worker_ended(proved.worker)
         return None
 
     def _by_certificate(self, certificate: bytes | None, host: str) -> Proved:
@@ -144,6 +155,19 @@ class PeerAuthenticator:
         ends = found.not_valid_after_utc.timestamp()
         caller = Principal(holder.role, holder.name, Channel.CERTIFICATE, host=host, expires=ends)
         return Proved(caller, serial=holder.serial)
+
+    def _by_text(self, text: str, certificate: bytes | None, host: str) -> Proved:
+        """A token, of a user or of a worker."""
+        if self._worker_ended is not None and is_worker_token(text):
+            worker = verify_worker_token(text, self._trust, self._now())
+            if (why := self._worker_ended(worker)) is not None:
+                raise RefusedError(why)
+            return Proved(worker_principal(worker, host), worker=worker)
+        revocations = self._revoked.tokens()
+        if revocations is None:
+            raise RefusedError("this daemon accepts certificates only")
+        token = verify_token(text, self._trust, revocations, self._now())
+        return self._by_token(token, certificate, host)
 
     def _by_token(self, token: Token, certificate: bytes | None, host: str) -> Proved:
         """A token that a daemon shows for its user, beside its own certificate: the call is the

@@ -75,15 +75,7 @@ class ClientCredentials:
 
     def check_server(self, certificate: bytes) -> None:
         trusted = self._trusted
-        try:
-            found = x509.load_der_x509_certificate(certificate)
-            holder = check_issued(found, trusted.ca, trusted.cluster, time.time())
-        except (CertificateError, IdentityError, ValueError) as error:
-            raise RefusedError(f"its certificate is not one of the cluster: {error}") from error
-        if holder.role is not self._server:
-            raise RefusedError(
-                f"it is {holder.role.value}:{holder.name}, and not a {self._server.value}"
-            )
+        check_holder(certificate, trusted.ca, trusted.cluster, self._server, time.time())
 
     def initial(self) -> tuple[str, bytes]:
         if self._trusted.own is not None:
@@ -137,6 +129,19 @@ class CarriedCredentials(ClientCredentials):
         if self._carried is None:
             return {ACT_FOR_HEADER: self._user}
         return {"Authorization": f"Bearer {self._carried}"}
+
+
+def check_holder(
+    certificate: bytes, ca: x509.Certificate, cluster: str, role: Role, now: float
+) -> None:
+    """Raises RefusedError unless a certificate (DER) is that of a daemon of a role."""
+    try:
+        found = x509.load_der_x509_certificate(certificate)
+        holder = check_issued(found, ca, cluster, now)
+    except (CertificateError, IdentityError, ValueError) as error:
+        raise RefusedError(f"its certificate is not one of the cluster: {error}") from error
+    if holder.role is not role:
+        raise RefusedError(f"it is {holder.role.value}:{holder.name}, and not a {role.value}")
 
 
 def default_token_file() -> Path:

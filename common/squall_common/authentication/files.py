@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from squall_common.authentication.options import SecurityOptions
 from squall_common.daemon.files import write_atomic
@@ -56,6 +57,10 @@ class Trusted:
     ca: x509.Certificate
     own: Own | None
 
+    def ca_pem(self) -> str:
+        """The CA's certificate, for a process that cannot read its file."""
+        return self.ca.public_bytes(Encoding.PEM).decode()
+
     def server_context(self) -> ssl.SSLContext:
         """TLS 1.3; a peer may show a certificate, and one that it shows must be the CA's."""
         assert self.own is not None
@@ -71,13 +76,20 @@ class Trusted:
 
     def client_context(self) -> ssl.SSLContext:
         """TLS 1.3; the server's certificate must be the CA's, and name the host."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
-        context.load_verify_locations(self.ca_file)
-        context.check_hostname = True
+        context = client_context(ca_file=self.ca_file)
         if self.own is not None:
             context.load_cert_chain(self.own.certificate_file, self.own.key_file)
         return context
+
+
+def client_context(ca: str | None = None, *, ca_file: str | None = None) -> ssl.SSLContext:
+    """TLS 1.3 of a client that shows no certificate; the server's must be of the CA, which is given
+    in PEM or by its file, and name the host. Raises SSLError, OSError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.load_verify_locations(cafile=ca_file, cadata=ca)
+    context.check_hostname = True
+    return context
 
 
 def read_trusted(options: SecurityOptions) -> Trusted | None:

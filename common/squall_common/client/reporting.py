@@ -28,6 +28,7 @@ from squall_common.errors import NimbusError
 from squall_thrift import storm
 from squall_thrift.client import ThriftApplicationError
 from squall_thrift.protocol.messages import ApplicationErrorType
+from squall_thrift.serving.authentication import Credentials
 
 log = get_logger(__name__)
 
@@ -65,10 +66,11 @@ class Way(enum.Enum):
     NOWHERE = "nowhere"
 
 
-def connect_by(conf: Mapping[str, Any]) -> Connect:
-    """Connects to the leader that `nimbus.seeds` lead to, in one attempt."""
+def connect_by(conf: Mapping[str, Any], credentials: Credentials | None = None) -> Connect:
+    """Connects to the leader that `nimbus.seeds` lead to, in one attempt. Without `credentials` it
+    proves who it is by what the configuration names."""
     options = msgspec.structs.replace(ClientOptions.read(conf), storm_nimbus_retry_times=0)
-    return lambda: NimbusClient.connect(options)
+    return lambda: NimbusClient.connect(options, credentials=credentials)
 
 
 class ReportSender:

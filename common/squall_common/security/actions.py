@@ -45,6 +45,7 @@ class Grant(enum.Enum):
     NIMBUS = "another Nimbus"
     DAEMON = "a daemon that authenticates users: ui, logviewer, drpc"
     LOGVIEWER = "a logviewer"
+    DRPC = "a DRPC server"
     ACCESS_LIST = "the blob's own access list"
     CALLER = "the function's callers"
     SERVER = "the function's servers"
@@ -139,6 +140,10 @@ def _table() -> dict[str, Action]:
         frozenset({Grant.ITS_SUPERVISOR, Grant.NIMBUS}),
         False,
     )
+    # Tokens of workers: for its own slots, to a supervisor alone.
+    add(("getWorkerTokens",), Kind.NODE, frozenset({Grant.ITS_SUPERVISOR}), False)
+    # Which topologies live: a daemon by which workers are authenticated asks for that.
+    add(("getLiveTopologies",), Kind.CLUSTER, frozenset({Grant.DRPC}), False)
     # The supervisor's own service.
     add(("sendSupervisorAssignments",), Kind.NODE, frozenset({Grant.NIMBUS}), False)
     add(
@@ -175,6 +180,7 @@ SEALED: Final = frozenset(
         "fetchRequest",
         "getTopologyCredentials",
         "getTopologyKey",
+        "getWorkerTokens",
         "processWorkerMetrics",
         "result",
         "sendSupervisorWorkerHeartbeat",

@@ -160,6 +160,7 @@ _RULES: dict[Grant, Callable[[Principal, Object, ClusterAcl], bool]] = {
     Grant.NIMBUS: lambda caller, thing, acls: caller.role is Role.NIMBUS,
     Grant.DAEMON: lambda caller, thing, acls: caller.role in (Role.UI, Role.LOGVIEWER, Role.DRPC),
     Grant.LOGVIEWER: lambda caller, thing, acls: caller.role is Role.LOGVIEWER,
+    Grant.DRPC: lambda caller, thing, acls: caller.role is Role.DRPC,
     Grant.ACCESS_LIST: _listed,
     Grant.CALLER: lambda caller, thing, acls: (
         isinstance(thing, Function) and thing.callers.has(caller)
@@ -240,6 +241,8 @@ def may_impersonate(
     `nimbus.impersonation.acl` names the caller, from its hosts, for its groups."""
     if caller.real is not None:
         return Denied(f"{caller} already acts for another user")
+    if caller.role is Role.WORKER:
+        return Denied(f"{caller} runs its owner's code, and acts for no one else")
     if name.lower() in RESERVED_NAMES:
         return Denied(f"the name {name!r} is reserved")
     if caller.scope.actions is not None or caller.scope.topologies is not None:

@@ -69,9 +69,11 @@ class Principal:
     host: str = ""
     scope: Scope = field(default_factory=Scope)
     expires: float | None = None  # when what it has proved ends; None: with the connection
-    # Of a worker: its topology's id, and the node that it runs on.
+    # Of a worker: its topology's id and owner, and the slot that it runs on.
     topology_id: str | None = None
+    owner: str | None = None
     node: str | None = None
+    port: int | None = None
     # Who really called, if the caller acts for somebody else (impersonation).
     real: Principal | None = None
 

@@ -17,6 +17,7 @@ from squall_common.daemon.files import write_atomic
 from squall_common.security.credentials import CREDENTIALS_FILE
 from squall_common.security.curve import KEY_FILE
 
+IDENTITY_FILE = "identity.json"
 IN_HAND_FILE = "in_hand"
 LAST_KNOWN_FILE = "last-known.json"
 
@@ -57,6 +58,7 @@ class LaunchSpec:
     worker_dir: Path
     artifacts_dir: Path  # logs of this worker: worker.log, worker.log.err ...
     daemon_conf: dict[str, Any]
+    secured: bool = False  # whether the worker proves who it is, by its `identity_file`
 
     @property
     def heartbeat_file(self) -> Path:
@@ -74,6 +76,12 @@ class LaunchSpec:
     @property
     def credentials_file(self) -> Path:
         return self.worker_dir / CREDENTIALS_FILE
+
+    @property
+    def identity_file(self) -> Path:
+        """By which it proves who it is (`squall_common.authentication.worker_identity`); comes
+        some moments after the start."""
+        return self.worker_dir / IDENTITY_FILE
 
     @property
     def in_hand_file(self) -> Path:
@@ -103,6 +111,7 @@ class LaunchSpec:
             "worker_dir": str(self.worker_dir),
             "artifacts_dir": str(self.artifacts_dir),
             "daemon_conf": self.daemon_conf,
+            "secured": self.secured,
         }
         write_atomic(path, json.dumps(value, indent=1).encode(), mode=0o600)
 
@@ -127,4 +136,5 @@ class LaunchSpec:
             worker_dir=Path(value["worker_dir"]),
             artifacts_dir=Path(value["artifacts_dir"]),
             daemon_conf=value["daemon_conf"],
+            secured=value.get("secured", False),
         )

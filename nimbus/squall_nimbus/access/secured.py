@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from squall_common.authentication.authenticator import PeerAuthenticator
+from squall_common.authentication.authenticator import PeerAuthenticator, WorkerEnded
 from squall_common.authentication.files import RevokedFile, Trusted
 from squall_common.authentication.groups import Groups, groups_source
 from squall_common.cluster.leader import Fence
@@ -37,6 +37,7 @@ def secure(
     *,
     fence: Callable[[], Awaitable[Fence]],
     clock: Clock,
+    worker_ended: WorkerEnded,
 ) -> Secured:
     """The parts that a Nimbus of a secured cluster has besides. Raises ConfigError, OSError."""
     local = Path(options.storm_local_dir)
@@ -57,6 +58,7 @@ def secure(
         revoked=tokens,
         audit=audit,
         now=clock.time,
+        worker_ended=worker_ended,
     )
     access = SecuredAccess(acls, audit, ended=authenticator.ended, now=clock.time)
     return Secured(access, tokens, authenticator, file.close)

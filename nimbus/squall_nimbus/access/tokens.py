@@ -32,6 +32,7 @@ from squall_common.security.jws import SignatureError
 from squall_common.security.revocation import TokenRegister, newest
 from squall_common.security.signing import SigningKey, Trust, Use
 from squall_common.security.tokens import Token, TokenError, make_token, sign_token
+from squall_common.security.worker_tokens import make_worker_token, sign_worker_token
 from squall_thrift.serving.throttle import Throttle
 
 log = get_logger(__name__)
@@ -158,6 +159,15 @@ class Tokens:
         except TokenError as error:
             raise SquallError(str(error)) from error
         return sign_token(token, key)
+
+    def of_worker(self, topology_id: str, owner: str, node: str, port: int) -> str:
+        """A token for the worker of a slot; it is in no register: it ends with its slot. Raises
+        SquallError."""
+        try:
+            token = make_worker_token(topology_id, owner, node, port, self._clock.time())
+        except TokenError as error:
+            raise SquallError(str(error)) from error
+        return sign_worker_token(token, self._key(Use.TOKEN))
 
     def issued(self, user: str | None) -> list[Token]:
         """The tokens that live, of one user or of all, the oldest first."""

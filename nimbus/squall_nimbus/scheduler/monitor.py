@@ -148,6 +148,14 @@ class Monitor:
         """Return how many executors of a topology are watched: those that have a slot."""
         return len(self._watched.get(topology_id, ()))
 
+    def slots(self, topology_id: str) -> frozenset[WorkerSlot]:
+        """Return the slots on which a topology's executors are."""
+        return frozenset(one.slot for one in self._watched.get(topology_id, {}).values())
+
+    def is_on(self, topology_id: str, slot: WorkerSlot) -> bool:
+        """Return whether executors of a topology are on a slot."""
+        return any(one.slot == slot for one in self._watched.get(topology_id, {}).values())
+
     def forget(self, topology_id: str) -> None:
         """Stop watching a topology, which is gone."""
         self._watched.pop(topology_id, None)

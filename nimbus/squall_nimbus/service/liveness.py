@@ -171,8 +171,15 @@ class LivenessCalls(Calls):
             # It may be known, and not have been scheduled yet.
             await self.nimbus.reader.base(beat.storm_id)
         caller = caller_of(call)
-        # A supervisor reports for its own node, whatever the heartbeat says.
-        node = caller.name if caller is not None and caller.role is Role.SUPERVISOR else None
+        # A supervisor reports for its own node, and a worker for its own slot, whatever the
+        # heartbeat says.
+        node = None
+        if caller is not None and caller.role is Role.SUPERVISOR:
+            node = caller.name
+        elif caller is not None and caller.role is Role.WORKER:
+            node = caller.node
+            if beat.port != caller.port:
+                raise storm.AuthorizationException(msg="the heartbeat is not of the caller's slot")
         await self._heard(node, beat)
 
     @operation("getWorkerHeartbeats", by_id="topologyId")
@@ -191,6 +198,9 @@ class LivenessCalls(Calls):
         metrics = needed(metrics, "metrics")
         if metrics.topologyId not in await self.nimbus.state.topology_ids():
             return  # late metrics of a topology that has ended
+        caller = caller_of(call)
+        if caller is not None and caller.role is Role.WORKER and metrics.port != caller.port:
+            raise refused("the metrics are not of the caller's slot")
         self.nimbus.metrics.add(
             metrics.topologyId,
             [

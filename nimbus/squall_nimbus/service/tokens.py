@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from squall_common.daemon.logs import get_logger
+from squall_common.errors import SquallError
 from squall_common.security.access import caller_of
-from squall_common.security.acl import OwnToken
+from squall_common.security.acl import Node, OwnToken
+from squall_nimbus.blobs.store import BlobNotFoundError
 from squall_nimbus.service.base import Calls, needed, operation, refused
 from squall_nimbus.topologies.lifecycle_shell import TopologyNotAliveError
 from squall_thrift import storm
 from squall_thrift.serving.authorization import Call
+from squall_thrift.serving.throttle import Throttle
 
 if TYPE_CHECKING:
     from squall_common.security.tokens import Token
     from squall_nimbus.access.tokens import Tokens
 
+log = get_logger(__name__)
+
+_throttle = Throttle()
 _NAMES_MAX = 100
 _TOPOLOGIES_MAX = 1_000
+_OWNER = "topology.submitter.user"
 
 
 def _info(token: Token) -> storm.TokenInfo:
@@ -30,6 +38,10 @@ def _info(token: Token) -> storm.TokenInfo:
         actions=None if token.actions is None else sorted(token.actions),
         topologies=None if token.topologies is None else sorted(token.topologies),
     )
+
+
+async def _node_asked(_: Calls, arguments: tuple[Any, ...]) -> Node:
+    return Node(needed(arguments[0], "node"))
 
 
 class TokenCalls(Calls):
@@ -96,6 +108,40 @@ class TokenCalls(Calls):
         """The register as a Nimbus has signed it; empty if the caller knows it, or there is none
         yet."""
         return self._tokens.signed(known or 0)
+
+    @operation("getWorkerTokens", of=_node_asked)
+    async def getWorkerTokens(
+        self, call: Call, node: str | None, topologyIds: Sequence[str] | None
+    ) -> dict[int, str]:
+        """A token for each slot of the node on which this Nimbus, which leads, has put one of the
+        topologies. Whose a topology is stands in its configuration on this Nimbus' own disk."""
+        tokens, name = self._tokens, needed(node, "node")
+        await self.nimbus.leader_elector.require()
+        found: dict[int, str] = {}
+        for topology_id in needed(topologyIds, "topologyIds")[:_TOPOLOGIES_MAX]:
+            slots = [one for one in self.nimbus.monitor.slots(topology_id) if one.node == name]
+            if not slots:
+                continue
+            try:
+                owner = self.nimbus.topology_store.get(topology_id).conf.get(_OWNER) or ""
+                for slot in slots:
+                    found[slot.port] = tokens.of_worker(topology_id, owner, name, slot.port)
+            except (BlobNotFoundError, SquallError) as error:
+                if (left_out := _throttle.left_out(topology_id)) is not None:
+                    log.warning(
+                        "worker_has_no_token",
+                        topology_id=topology_id,
+                        node=name,
+                        error=error,
+                        left_out=left_out,
+                    )
+        return found
+
+    @operation("getLiveTopologies")
+    async def getLiveTopologies(self, call: Call, topologyIds: Sequence[str] | None) -> list[str]:
+        """Those of the topologies that have not ended."""
+        live = await self.nimbus.state.topology_ids()
+        return [one for one in needed(topologyIds, "topologyIds")[:_TOPOLOGIES_MAX] if one in live]
 
     @operation("getLogAccess")
     async def getLogAccess(

@@ -84,6 +84,12 @@ def give_credentials(worker_dir: Path, data: bytes) -> bool:
     with contextlib.suppress(OSError, ValueError):
         if read_own(worker_dir / CREDENTIALS_FILE, bytes_max=8 * BYTES_MAX) == data:
             return False
+    give_file(worker_dir, CREDENTIALS_FILE, data)
+    return True
+
+
+def give_file(worker_dir: Path, name: str, data: bytes) -> None:
+    """Make or replace a file in a worker's folder, for the worker's user alone. Raises OSError."""
     with opened_folder(worker_dir) as folder:
         mine = os.fstat(folder).st_uid == os.geteuid()
         temporary = f".squall-{uuid.uuid4()}"
@@ -94,9 +100,8 @@ def give_credentials(worker_dir: Path, data: bytes) -> bool:
                 file.write(data)
                 if not mine:  # the folder itself lets only its user in
                     os.fchmod(file.fileno(), 0o644)
-            os.replace(temporary, CREDENTIALS_FILE, src_dir_fd=folder, dst_dir_fd=folder)
+            os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(temporary, dir_fd=folder)
             raise
-    return True

@@ -48,3 +48,4 @@ class Node:
     # A topology as last read (squall_common.worker_files.last_known), for its workers; called in
     # threads.
     last_known: Callable[[str], bytes | None] = lambda topology_id: None
+    secured: bool = False  # whether the cluster is: its workers prove who they are

@@ -90,6 +90,7 @@ def _spec(request: LaunchRequest, record: WorkerRecord) -> LaunchSpec:
         worker_dir=settings.workers_dir / record.worker_id,
         artifacts_dir=settings.artifacts_dir / topology_id / str(request.port),
         daemon_conf=worker_conf(node.conf),
+        secured=node.secured,
     )
 
 

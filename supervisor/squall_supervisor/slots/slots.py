@@ -168,6 +168,16 @@ class Slots:
         if self._node.clock.monotonic() < self._look_until:
             await self.update_blobs()
 
+    def slot_dirs(self) -> dict[tuple[int, str], Path]:
+        """The folders of the workers that run, by port and topology."""
+        found: dict[tuple[int, str], Path] = {}
+        for port, runner in self.runners.items():
+            assignment, process = runner.slot.assignment, runner.process
+            if assignment is not None and process is not None:
+                folder = self._node.settings.workers_dir / process.worker_id
+                found[port, assignment.topology_id] = folder
+        return found
+
     async def update_blobs(self) -> None:
         """Ask Nimbus whether a running topology has changed, and notify its slots."""
         async with self._updating:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -555,3 +555,67 @@ async def test_a_supervisor_reports_for_its_own_node(nimbus: SecuredNimbus) -> N
         with pytest.raises(storm.AuthorizationException):
             await client.call("getSupervisorAssignments", "node-1")
     await state.close()
+
+
+async def test_a_worker_proves_its_slot_by_a_token_and_only_while_it_has_it(
+    nimbus: SecuredNimbus,
+) -> None:
+    """Nimbus issues it to the node's supervisor, for what it has assigned itself."""
+    state = await nimbus.local.supervisor("node-1")
+    certificates = nimbus.certificates
+    async with nimbus.user("alice") as alice:
+        await submit(alice, "count")
+        [summary] = await alice.call("getTopologySummaries")
+    monitor = nimbus.local.nimbus.monitor
+
+    async def assigned() -> bool:
+        return monitor.is_on(summary.id, WorkerSlot("node-1", 6700))
+
+    await eventually(assigned, "Nimbus has put the topology on node-1")
+    async with nimbus.daemon(Role.SUPERVISOR, "node-1") as client:
+        tokens = await client.call("getWorkerTokens", "node-1", [summary.id, "none-1-1"])
+        assert tokens.keys() == {6700}
+    for role, name in ((Role.SUPERVISOR, "node-2"), (Role.USER, "root"), (Role.USER, "alice")):
+        async with nimbus.daemon(role, name) as client:
+            with pytest.raises(storm.AuthorizationException):
+                await client.call("getWorkerTokens", "node-1", [summary.id])
+    async with nimbus.daemon(Role.SUPERVISOR, "node-2") as client:
+        assert await client.call("getWorkerTokens", "node-2", [summary.id]) == {}
+
+    beat = storm.SupervisorWorkerHeartbeat(
+        storm_id=summary.id,
+        executors=[storm.ExecutorInfo(task_start=1, task_end=1)],
+        time_secs=1,
+        supervisor_id="node-9",  # it is not asked
+        port=6700,
+    )
+    async with nimbus.client(certificates.by_token(tokens[6700])) as worker:
+        await worker.call("sendSupervisorWorkerHeartbeat", beat)
+        reports = nimbus.local.nimbus.heartbeats.reports(summary.id)
+        assert [one.slot for one in reports] == [WorkerSlot("node-1", 6700)]
+        beat.port = 6701
+        with pytest.raises(storm.AuthorizationException, match="slot"):
+            await worker.call("sendSupervisorWorkerHeartbeat", beat)
+        for method, arguments in (
+            ("getWorkerTokens", ["node-1", [summary.id]]),
+            ("killTopology", ["count"]),
+            ("getTopologyKey", [summary.id, "supervisor/node-1"]),
+            ("createToken", ["alice", 60, "", None, None]),
+        ):
+            assert not await allowed(worker, method, arguments), method
+        beat.port = 6700
+        async with nimbus.user("alice") as alice:
+            await alice.call("killTopologyWithOpts", "count", storm.KillOptions(wait_secs=0))
+        await eventually(lambda: _is_not(assigned), "the topology has ended")
+        with pytest.raises(storm.AuthorizationException):
+            await worker.call("sendSupervisorWorkerHeartbeat", beat)
+    with pytest.raises(ThriftTransportError, match="refused"):
+        async with nimbus.client(certificates.by_token(tokens[6700])):
+            pass
+    reasons = [one["reason"] for one in audit(nimbus)]
+    assert f"{summary.id} is not on node-1:6700" in reasons
+    await state.close()
+
+
+async def _is_not(condition: Callable[[], Awaitable[bool]]) -> bool:
+    return not await condition()

@@ -75,14 +75,27 @@ CALLERS: dict[str, Principal | None] = {
     "its-supervisor": Principal(Role.SUPERVISOR, "node-1", Channel.CERTIFICATE),
     "a-supervisor": Principal(Role.SUPERVISOR, "node-2", Channel.CERTIFICATE),
     "its-worker": Principal(
-        Role.WORKER, f"{TOPOLOGY}:6700", Channel.TOKEN, topology_id=TOPOLOGY, node="node-1"
+        Role.WORKER,
+        f"{TOPOLOGY}/node-1:6700",
+        Channel.TOKEN,
+        topology_id=TOPOLOGY,
+        owner="alice",
+        node="node-1",
+        port=6700,
     ),
     "a-worker": Principal(
-        Role.WORKER, "sum-2-1700000000:6700", Channel.TOKEN, topology_id="sum-2-1", node="node-2"
+        Role.WORKER,
+        "sum-2-1700000000/node-2:6700",
+        Channel.TOKEN,
+        topology_id="sum-2-1700000000",
+        owner="bob",
+        node="node-2",
+        port=6700,
     ),
     "nimbus": Principal(Role.NIMBUS, "n2", Channel.CERTIFICATE),
     "ui": Principal(Role.UI, "ui", Channel.CERTIFICATE),
     "logviewer": Principal(Role.LOGVIEWER, "node-1", Channel.CERTIFICATE),
+    "drpc": Principal(Role.DRPC, "drpc1", Channel.CERTIFICATE),
 }
 ACLS = ClusterAcl(
     admins=Members(frozenset({"root"})),
