@@ -21,11 +21,14 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from squall_common.authentication.worker_identity import worker_credentials
 from squall_common.config.options.typed import ClientOptions
 from squall_common.errors import SquallError
+from squall_common.security.identity import Role
 from squall_drpc.requests import Reason
 from squall_thrift import storm
 from squall_thrift.client import ThriftApplicationError, ThriftClient, ThriftTransportError
+from squall_thrift.serving.authentication import Credentials
 from squall_thrift.wire import EncodeError
 
 Address = tuple[str, int]
@@ -57,6 +60,20 @@ def server_addresses(servers: Sequence[str] | None, port: int) -> list[Address]:
     return [(server, port) for server in servers]
 
 
+def drpc_credentials(options: ClientOptions) -> Credentials | None:
+    """What a client of DRPC servers proves who it is with: in a worker its token, elsewhere what
+    the options name; None in an open cluster. Raises ConfigError."""
+    worker = worker_credentials(Role.DRPC)
+    if worker is not None:
+        return worker
+    if options.storm_security_ca is None and options.storm_do_as_user is None:
+        return None
+    # Imported only where a cluster is secured: it takes some 40 ms.
+    from squall_common.authentication.credentials import credentials_of
+
+    return credentials_of(options, Role.DRPC)
+
+
 class AsyncDRPCClient:
     """A client for asyncio. Each call has its own connection while it waits; connections are
     reused.
@@ -72,8 +89,11 @@ class AsyncDRPCClient:
         port: int = 3772,
         *,
         timeout_secs: float = 605.0,
+        credentials: Credentials | None = None,
     ) -> None:
-        """`host` may be a list of (host, port)."""
+        """`host` may be a list of (host, port). With `credentials`, calls speak TLS and prove who
+        makes them; `from_conf` has those of the configuration."""
+        self._credentials = credentials
         self._addresses = [(host, port)] if isinstance(host, str) else list(host)
         if not self._addresses:
             raise DRPCError("no DRPC server was given")
@@ -91,7 +111,7 @@ class AsyncDRPCClient:
         """Like `from_conf`, from what was read of a configuration."""
         addresses = server_addresses(options.drpc_servers, options.drpc_port)
         timeout_secs = options.drpc_request_timeout_secs + _TIMEOUT_MARGIN_SECS
-        return cls(addresses, timeout_secs=timeout_secs)
+        return cls(addresses, timeout_secs=timeout_secs, credentials=drpc_credentials(options))
 
     async def execute(
         self, function: str, args: str = "", *, timeout_secs: float | None = None
@@ -147,6 +167,7 @@ class AsyncDRPCClient:
             *address,
             frame_bytes_max=_REPLY_BYTES_MAX,
             connect_timeout_secs=_CONNECT_TIMEOUT_SECS,
+            credentials=self._credentials,
         )
         await client.connect()
         return await self._call(client, idle, function, args, secs)
@@ -164,7 +185,11 @@ class AsyncDRPCClient:
             raise DRPCError(error.msg, reason=_reason(error.type)) from error
         except storm.AuthorizationException as error:
             whole = True
-            raise DRPCError(f"not allowed: {error.msg}") from error
+            raise DRPCError(
+                f"not allowed: {error.msg}",
+                hint=f"The lists of function {function!r} in drpc.authorizer.acl.filename say who "
+                "may call it.",
+            ) from error
         except (ThriftApplicationError, EncodeError) as error:
             raise DRPCError(f"the request could not be made: {error}") from error
         finally:
@@ -189,9 +214,12 @@ class DRPCClient:
         port: int = 3772,
         *,
         timeout_secs: float = 605.0,
+        credentials: Credentials | None = None,
     ) -> None:
-        """`host` may be a list of (host, port)."""
-        self._client = AsyncDRPCClient(host, port, timeout_secs=timeout_secs)
+        """As of AsyncDRPCClient."""
+        self._client = AsyncDRPCClient(
+            host, port, timeout_secs=timeout_secs, credentials=credentials
+        )
         self._runner = asyncio.Runner()
         self._lock = threading.Lock()
 
@@ -205,7 +233,7 @@ class DRPCClient:
         """Like `from_conf`, from what was read of a configuration."""
         addresses = server_addresses(options.drpc_servers, options.drpc_port)
         timeout_secs = options.drpc_request_timeout_secs + _TIMEOUT_MARGIN_SECS
-        return cls(addresses, timeout_secs=timeout_secs)
+        return cls(addresses, timeout_secs=timeout_secs, credentials=drpc_credentials(options))
 
     def execute(self, function: str, args: str = "", *, timeout_secs: float | None = None) -> str:
         """The function's result. Raises DRPCError."""

@@ -2,7 +2,8 @@
 
 Both run on the worker's event loop and never keep its components waiting. An unavailable server is
 retried with growing pauses; the others go on. Squall's servers get the calls in `batches.thrift`;
-a server of Apache Storm, which does not have them, gets Storm's own.
+a server of Apache Storm, which does not have them, gets Storm's own. In a secured cluster the
+worker shows its token.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from squall_common.authentication.worker_identity import worker_credentials
 from squall_common.daemon.logs import get_logger
+from squall_common.security.identity import Role
 from squall_drpc.batches import INVOCATIONS, Settlement
 from squall_drpc.requests import Failure, Outcome, Reason, Request
 from squall_thrift import storm
@@ -49,9 +52,16 @@ async def _stay_connected(
     connection works again. `went_away` is called at each end, with the error and whether it is the
     `first` since a connection worked."""
     pause = _PAUSE_SECS_MIN
+    credentials = worker_credentials(Role.DRPC)
+    if credentials is not None:
+        await credentials.wait_ready()
     while True:
         client = ThriftClient(
-            INVOCATIONS, *address, timeout_secs=_CALL_SECS, frame_bytes_max=_FRAME_BYTES_MAX
+            INVOCATIONS,
+            *address,
+            timeout_secs=_CALL_SECS,
+            frame_bytes_max=_FRAME_BYTES_MAX,
+            credentials=credentials,
         )
         try:
             async with client:

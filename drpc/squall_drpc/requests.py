@@ -111,6 +111,7 @@ class _Pending:
     deadline: float
     on_end: Callable[[Outcome], None]
     taker: str | None = None
+    server: str | None = None  # who has taken it, if workers prove who they are
 
 
 @dataclass(slots=True)
@@ -198,10 +199,17 @@ class Requests:
             one.count_waiting(pending.function, -1)
 
     def take(
-        self, function: str, most: int, now: float, taker: str | None = None, have: int = 0
+        self,
+        function: str,
+        most: int,
+        now: float,
+        taker: str | None = None,
+        have: int = 0,
+        server: str | None = None,
     ) -> Batch:
         """The oldest waiting requests of a function, at most `most`. A `taker` that does not have
-        the last batch sent to it gets that one again, without the requests ended since."""
+        the last batch sent to it gets that one again, without the requests ended since. `server` is
+        for whom they are taken (`taken_by`)."""
         known = self._takers.get(taker) if taker is not None else None
         if known is not None:
             known.seen = now
@@ -220,7 +228,7 @@ class Requests:
                 break
             del queue[request_id]
             self._no_longer_waits(pending)
-            pending.taker = taker
+            pending.taker, pending.server = taker, server
             taken.append(pending.request)
         if queue is not None and not queue:
             del self._waiting[function]
@@ -232,6 +240,12 @@ class Requests:
         known.last = tuple(request.id for request in taken)
         known.holds.update(known.last)
         return Batch(known.number, tuple(taken))
+
+    def taken_by(self, request_id: str) -> tuple[str, str | None] | None:
+        """The function of a request, and for whom it was taken (None: for no one yet, or for one
+        without a name); None for a request that has ended or never existed."""
+        pending = self._pending.get(request_id)
+        return None if pending is None else (pending.function, pending.server)
 
     def settle(self, request_id: str, outcome: Outcome) -> bool:
         """Answer a request; returns False when it has already ended or never existed."""

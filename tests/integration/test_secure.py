@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.support.devcluster import DevCluster, environment, wait_for
+from tests.support.devcluster import EXAMPLES, DevCluster, environment, wait_for
 from tests.support.ledger import Ledger, text
 from tests.support.live_files import found
 from tests.support.submit import LEDGER
+
+from squall_common.authentication.worker_identity import WorkerCredentials
+from squall_common.security.identity import Role
+from squall_thrift import storm
+from squall_thrift.client import ThriftClient, ThriftTransportError
+
+sys.path.append(str(EXAMPLES / "reach"))
+from followers import World
+
+WORLD = World()
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
@@ -23,7 +38,10 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
     folder: Path = tmp_path_factory.mktemp("secure")
-    with DevCluster.start(folder, secure=True) as cluster:
+    lists = folder / "functions.yaml"
+    lists.write_text("drpc.authorizer.acl: {reach: {client.users: [bob], invocation.user: bob}}")
+    overrides = (f"drpc.authorizer.acl.filename={lists}",)
+    with DevCluster.start(folder, secure=True, slots=3, overrides=overrides) as cluster:
         yield cluster
 
 
@@ -138,7 +156,7 @@ def test_a_revoked_certificate_is_refused(cluster: DevCluster) -> None:
 
 def test_daemons_without_proof_do_not_start(cluster: DevCluster, tmp_path: Path) -> None:
     """A daemon that was secured, with its CA taken away; with the
-    certificate of another role; and DRPC, which is not secured yet."""
+    certificate of another role."""
     for name, package, changes, reason in (
         ("nimbus", "squall_nimbus", {"storm.security.ca": None}, "storm.security.ca is not set"),
         ("supervisor-1", "squall_supervisor", {"storm.id": "x"}, "the certificate is that of"),
@@ -148,7 +166,7 @@ def test_daemons_without_proof_do_not_start(cluster: DevCluster, tmp_path: Path)
             {"supervisor.workers.share.user": False},
             "different owners must not run as one user",
         ),
-        ("nimbus", "squall_drpc", {}, "does not authenticate its callers yet"),
+        ("nimbus", "squall_drpc", {}, "must be that of a drpc"),
         ("nimbus", "squall_ui", {}, "must be that of a ui"),
         ("nimbus", "squall_ui.logviewer", {}, "must be that of a logviewer"),
     ):
@@ -174,3 +192,120 @@ def run_daemon(package: str, conf: Path) -> subprocess.CompletedProcess[str]:
         timeout=60,
         check=False,
     )
+
+
+def drpc_credentials(cluster: DevCluster, topology: str) -> WorkerCredentials:
+    """Those of a worker of a topology, once it has them."""
+
+    def found() -> Path | None:
+        for file in (cluster.data_dir / "supervisor-1").rglob("identity.json"):
+            try:
+                about = json.loads((file.parent / "launch.json").read_bytes())
+            except OSError:
+                continue  # a worker's folder that went meanwhile
+            if about["topology_id"].startswith(f"{topology}-"):
+                return file
+        return None
+
+    # A copy: the folder goes with its worker.
+    copy = cluster.data_dir / "people" / f"{topology}.json"
+    copy.write_bytes(wait_for(f"a token of {topology}", found, 60.0).read_bytes())
+    return WorkerCredentials(copy, Role.DRPC)
+
+
+def invoke(
+    cluster: DevCluster, credentials: WorkerCredentials | None, method: str, *arguments: str
+) -> Any:
+    """A call on the port for workers."""
+
+    async def call() -> Any:
+        port = cluster.first_state["drpc"]["invocations_port"]
+        async with ThriftClient(
+            storm.DistributedRPCInvocations, "127.0.0.1", port, credentials=credentials
+        ) as client:
+            return await client.call(method, *arguments)
+
+    return asyncio.run(call())
+
+
+def over_http(cluster: DevCluster, token: str | None) -> tuple[int, str]:
+    """The function `reach` over HTTP: status and body."""
+    port = cluster.first_state["drpc"]["http_port"]
+    ca = cluster.data_dir / "security" / "ca" / "ca.pem"
+    shown = {} if token is None else {"Authorization": f"Bearer {token}"}
+    request = urllib.request.Request(
+        f"https://127.0.0.1:{port}/drpc/reach/{WORLD.url(1)}", headers=shown
+    )
+    context = ssl.create_default_context(cafile=str(ca))
+    try:
+        with urllib.request.urlopen(request, timeout=60, context=context) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, ""
+
+
+def test_drpc_is_for_whom_the_function_names(cluster: DevCluster) -> None:
+    """Bob's topology, in two workers, serves the function; eve has a topology, a token and a
+    certificate, and gets nothing. A worker reports to Nimbus while its supervisor is away."""
+    bob, eve = as_user(cluster, "bob"), as_user(cluster, "eve")
+    reach = EXAMPLES / "reach"
+    cluster.storm("jar", *bob, reach, "reach", "--workers", "2")
+    cluster.storm("jar", *eve, reach, "reach", "--name", "thief")
+    answer = str(WORLD.reach(WORLD.url(1)))
+    asked = ("drpc-client", "--timeout", "60", "--function", "reach", WORLD.url(1))
+    assert cluster.storm(*asked, *bob).stdout.split() == [answer]
+    refused = cluster.storm(*asked, *eve, check=False)
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("error: not allowed: execute is not allowed")
+    tokens = {}
+    for name, options in (("bob", bob), ("eve", eve)):
+        file = cluster.data_dir / "people" / f"{name}.token"
+        cluster.storm("login", "-c", f"storm.security.token.file={file}", *options)
+        tokens[name] = file.read_text().strip()
+    assert over_http(cluster, tokens["bob"]) == (200, answer)
+    assert over_http(cluster, tokens["eve"])[0] == 403
+    assert over_http(cluster, None)[0] == 401
+    thief, bobs = drpc_credentials(cluster, "thief"), drpc_credentials(cluster, "reach")
+    for method, arguments in (
+        ("fetchRequest", ("reach",)),
+        ("fetchRequest", ("thief",)),  # her topology serves it, and the lists do not name it
+    ):
+        with pytest.raises(storm.AuthorizationException):
+            invoke(cluster, thief, method, *arguments)
+        with pytest.raises(ThriftTransportError):
+            invoke(cluster, None, method, *arguments)
+    invoke(cluster, thief, "result", "a-1", "stolen")  # as one that is late
+    assert invoke(cluster, bobs, "fetchRequest", "reach").request_id == ""
+
+    supervisor = cluster.state()["supervisors"][0]["pid"]
+    os.kill(supervisor, signal.SIGSTOP)
+    try:
+        logs = cluster.data_dir / "logs" / "supervisor-1" / "workers-artifacts"
+        wait_for(
+            "a worker to report to Nimbus",
+            lambda: any(
+                "worker_reports_go_to way=Nimbus" in file.read_text()
+                for file in logs.glob("reach-*/*/worker.log")
+            ),
+            60.0,
+        )
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+    cluster.storm("kill", "reach", "-w", "0", "--wait", *bob)
+
+    def has_ended() -> bool:
+        try:
+            invoke(cluster, bobs, "fetchRequest", "reach")
+        except (storm.AuthorizationException, ThriftTransportError):
+            return True
+        return False
+
+    wait_for("the tokens of the topology's workers to end", has_ended, 60.0)
+    cluster.storm("kill", "thief", "-w", "0", "--wait", *eve)
+    lines = [
+        json.loads(line)
+        for line in (cluster.data_dir / "logs" / "drpc-audit.log").read_text().splitlines()
+    ]
+    refusals = {(one["action"], str(one["principal"]).split("-")[0]) for one in lines}
+    assert {("execute", "user:eve"), ("fetchRequest", "worker:thief")} <= refusals

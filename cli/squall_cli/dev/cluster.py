@@ -218,12 +218,11 @@ class DevCluster:
 
             await wait_nimbus(plan.nimbus_port, known, nimbus_credentials(user_options(plan)))
             await asyncio.to_thread(make_token, plan)
-            await self._bring_up_web()  # the DRPC server does not authenticate its callers yet
-            return
         self._drpc = self._keep_daemon("drpc", "squall_drpc", plan.drpc_conf())
         await self._bring_up_web()
         await wait_listening(plan.drpc.http_port)  # the last that it opens
-        await wait_nimbus(plan.nimbus_port, known)
+        if not plan.secure:
+            await wait_nimbus(plan.nimbus_port, known)
 
     async def _bring_up_web(self) -> None:
         plan = self.plan

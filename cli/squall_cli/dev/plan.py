@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from squall_common.config.options.typed import ClientOptions
+from squall_common.config.options.typed import ClientOptions, DrpcOptions
 from squall_common.daemon.ports import LOOPBACK
 from squall_common.errors import ConfigError, SquallError
 
@@ -201,7 +201,13 @@ class DevPlan:
 
     def drpc_conf(self) -> dict[str, Any]:
         """The whole configuration of the DRPC server."""
-        return self._daemon_conf("drpc", {})
+        own: dict[str, Any] = {}
+        if self.secure:
+            own = {"nimbus.admins": [getpass.getuser()], **self._daemon_identity("drpc")}
+            given = DrpcOptions.read({**self.site_conf, **self.overrides})
+            if given.drpc_authorizer_acl_filename is None:  # all of it is one person's
+                own["drpc.authorizer.acl.strict"] = False
+        return self._daemon_conf("drpc", own)
 
     def ui_conf(self) -> dict[str, Any]:
         """The whole configuration of the UI."""

@@ -17,8 +17,7 @@ def print_report(plan: DevPlan, state: dict[str, Any]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("PART", "ADDRESS", "PROCESS", "LOG"):
         table.add_column(column, no_wrap=column != "LOG", overflow="fold")
-    web = ("ui", "logviewer") if plan.secure else ("drpc", "ui", "logviewer")
-    for name in ("zookeeper", "nimbus", *web):
+    for name in ("zookeeper", "nimbus", "drpc", "ui", "logviewer"):
         part = state[name]
         log = plan.logs / ("zookeeper.out" if name == "zookeeper" else f"{name}.log")
         table.add_row(name, f"{part['host']}:{part['port']}", str(part["pid"]), str(log))
@@ -35,15 +34,14 @@ def print_report(plan: DevPlan, state: dict[str, Any]) -> None:
     out.print(
         f"Workers log to  {plan.logs}/supervisor-N/workers-artifacts/TOPOLOGY/PORT/worker.log"
     )
-    if not plan.secure:
-        out.print(
-            f"DRPC over HTTP  http://{LOOPBACK}:{plan.drpc.http_port}/drpc/FUNCTION/ARGUMENTS"
-        )
+    scheme = "https" if plan.secure else "http"
+    out.print(
+        f"DRPC over HTTP  {scheme}://{LOOPBACK}:{plan.drpc.http_port}/drpc/FUNCTION/ARGUMENTS"
+    )
     out.print(f"Configuration   {plan.conf_file}")
     if plan.secure:
         out.print(f"Certificates    {plan.security}")
         out.print(f"Your token      {plan.token_file} (for 12 hours; then storm login)")
-        out.print("The DRPC server does not run: it cannot authenticate callers yet.")
     out.print()
     out.print("In another terminal:")
     out.print(f"  export STORM_CONF_DIR={plan.data_dir}")

@@ -30,6 +30,7 @@ def make_identities(plan: DevPlan) -> None:
         folder.create(_CLUSTER, days=CA_DAYS)
     names = {
         (Role.NIMBUS, "nimbus"),
+        (Role.DRPC, "drpc"),
         (Role.UI, "ui"),
         (Role.LOGVIEWER, "logviewer"),
         (Role.USER, getpass.getuser()),

@@ -75,14 +75,3 @@ def _latched(latch: Path) -> str | None:
             f"{latch} cannot be read: {error}",
             hint="It says which secured cluster this daemon belongs to.",
         ) from error
-
-
-def refuse_secured(options: SecurityOptions, daemon: str) -> None:
-    """Raises ConfigError if the cluster is secured: this daemon does not authenticate its callers
-    yet, and would be an open door into it."""
-    if options.storm_security_ca is not None:
-        raise ConfigError(
-            f"{daemon} does not authenticate its callers yet: it does not run in a secured cluster",
-            hint="docs/security.md says what is covered. Without storm.security.ca it runs in an "
-            "open cluster.",
-        )

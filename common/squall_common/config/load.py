@@ -39,6 +39,7 @@ _SITE_FILE = "storm.yaml"
 
 
 _SECURITY_FILES = (
+    "drpc.authorizer.acl.filename",
     "storm.security.ca",
     "storm.security.certificate",
     "storm.security.key",

@@ -39,6 +39,9 @@ class OpenAccess:
     def require(self, call: Call, action: str, thing: Object) -> None:
         """Return: the caller may."""
 
+    def note_refusal(self, call: Call, action: str, thing: Object, reason: str) -> None:
+        """Nothing is refused here."""
+
     def require_name(self, call: Call, action: str, name: str) -> None:
         """Return: the caller may."""
 
@@ -100,6 +103,10 @@ class SecuredAccess:
     ) -> list[T]:
         """The things of a list to which the caller may do the action."""
         return visible(caller_of(call), action, things, object_of, self.acls, self._now())
+
+    def note_refusal(self, call: Call, action: str, thing: Object, reason: str) -> None:
+        """Note what the daemon itself has refused, of which its caller learns nothing."""
+        self._audit.decided(Denied(reason), action, thing, caller_of(call), call.peer)
 
     def require_name(self, call: Call, action: str, name: str) -> None:
         """Decide on the name of a topology that does not exist yet: a token for some topologies

@@ -133,11 +133,13 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of DRPC: who may call it, and who may serve it."""
+    """A function of DRPC: who may call it, and whose topologies may serve it. One that is
+    `unlisted` is for every user, and for the topologies of all."""
 
     name: str
     callers: Members = Members()
     servers: Members = Members()
+    unlisted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ class Grant(enum.Enum):
     DRPC = "a DRPC server"
     ACCESS_LIST = "the blob's own access list"
     CALLER = "the function's callers"
-    SERVER = "the function's servers"
+    SERVER = "a worker of a topology whose owner serves the function"
     TOKEN_OWNER = "the token's owner"
     CERTIFICATE_USER = "a user with a certificate"
 

@@ -94,9 +94,9 @@ def _granted(caller: Principal, plan: _Plan, thing: Object, acls: ClusterAcl) ->
 
 
 def _in_scope(topologies: frozenset[str], action: Action, thing: Object) -> bool:
-    """A token for some topologies may do nothing to others, and nothing to what is not one; what
-    acts on the cluster is limited by the token's actions."""
-    if isinstance(thing, Topology):
+    """A token for some topologies may do nothing to others, and nothing to what is not one, but for
+    DRPC functions of these names; what acts on the cluster is limited by the token's actions."""
+    if isinstance(thing, Topology | Function):
         return thing.name in topologies
     return action.kind is Kind.CLUSTER
 
@@ -136,6 +136,19 @@ def _listed(caller: Principal, thing: Object, acls: ClusterAcl) -> bool:
     return False
 
 
+def _calls(caller: Principal, thing: Object, _acls: ClusterAcl) -> bool:
+    """A worker calls as its owner."""
+    if not isinstance(thing, Function) or caller.role not in (Role.USER, Role.WORKER):
+        return False
+    return thing.unlisted or thing.callers.has(caller) or caller.owner in thing.callers.users
+
+
+def _serves(caller: Principal, thing: Object, _acls: ClusterAcl) -> bool:
+    if not isinstance(thing, Function) or caller.role is not Role.WORKER:
+        return False
+    return thing.unlisted or caller.owner in thing.servers.users
+
+
 # One rule a grant; (caller, object, the cluster's lists).
 _RULES: dict[Grant, Callable[[Principal, Object, ClusterAcl], bool]] = {
     Grant.AUTHENTICATED: lambda caller, thing, acls: True,
@@ -162,12 +175,8 @@ _RULES: dict[Grant, Callable[[Principal, Object, ClusterAcl], bool]] = {
     Grant.LOGVIEWER: lambda caller, thing, acls: caller.role is Role.LOGVIEWER,
     Grant.DRPC: lambda caller, thing, acls: caller.role is Role.DRPC,
     Grant.ACCESS_LIST: _listed,
-    Grant.CALLER: lambda caller, thing, acls: (
-        isinstance(thing, Function) and thing.callers.has(caller)
-    ),
-    Grant.SERVER: lambda caller, thing, acls: (
-        isinstance(thing, Function) and thing.servers.has(caller)
-    ),
+    Grant.CALLER: _calls,
+    Grant.SERVER: _serves,
     Grant.TOKEN_OWNER: lambda caller, thing, acls: (
         isinstance(thing, OwnToken) and caller.user is not None and caller.user == thing.owner
     ),

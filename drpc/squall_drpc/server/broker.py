@@ -55,7 +55,7 @@ class RequestBroker:
         return len(self._requests)
 
     async def execute(self, function: str, args: str, peer: str = "") -> str:
-        """Call a function, for a caller at the address `peer`, and return its result. Raises
+        """Call a function and return its result; the request counts for the share of `peer`. Raises
         storm.DRPCExecutionException when there is no result, BusyError when a bound is reached,
         CallRefusedError for an invalid function name."""
         _check_name(function)
@@ -86,11 +86,12 @@ class RequestBroker:
         wait_secs: float = 0.0,
         taker: str | None = None,
         have: int = 0,
+        server: str | None = None,
     ) -> Batch:
         """Requests for a worker, as `Requests.take`; if there are none, waits up to `wait_secs`."""
         _check_name(function)
         most = max(0, min(most, FETCH_MOST))
-        batch = self._take(function, most, taker, have)
+        batch = self._take(function, most, taker, have, server)
         if batch.requests or wait_secs <= 0 or most == 0 or self._ending:
             return batch
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -109,7 +110,11 @@ class RequestBroker:
                 waiting.pop(woken, None)
                 if not waiting:
                     del self._fetching[function]
-        return self._take(function, most, taker, have)
+        return self._take(function, most, taker, have, server)
+
+    def taken_by(self, request_id: str) -> tuple[str, str | None] | None:
+        """As `Requests.taken_by`."""
+        return self._requests.taken_by(request_id)
 
     def settle(self, request_id: str, outcome: Outcome) -> None:
         """Take a worker's answer. A late answer is dropped."""
@@ -128,8 +133,10 @@ class RequestBroker:
             self._timer.cancel()
             self._timer = None
 
-    def _take(self, function: str, most: int, taker: str | None, have: int) -> Batch:
-        batch = self._requests.take(function, most, self._now(), taker, have)
+    def _take(
+        self, function: str, most: int, taker: str | None, have: int, server: str | None
+    ) -> Batch:
+        batch = self._requests.take(function, most, self._now(), taker, have, server)
         self._set_timer()
         return batch
 

@@ -2,7 +2,8 @@
 
 Once all of them listen, it prints one line on stdout:
 `{"drpc": {"host": ..., "port": 3772, "invocations_port": 3773, "http_port": 3774, "pid": 4711}}`.
-It keeps nothing on disk and needs no ZooKeeper. When it stops, it answers requests in progress with
+It keeps no requests on disk and needs no ZooKeeper. In a secured cluster every caller proves who it
+is (`secured`). When it stops, it answers requests in progress with
 SERVER_SHUTDOWN; when it is killed, their connections end.
 """
 
@@ -20,10 +21,11 @@ from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from squall_common.authentication.latch import refuse_secured
+from squall_common.authentication.latch import require_role
 from squall_common.config.load import warn_of_ignored
-from squall_common.config.options.typed import DrpcOptions
+from squall_common.config.options.typed import ClientOptions, DrpcOptions
 from squall_common.daemon.logs import get_logger
+from squall_common.daemon.loop.background import BackgroundTasks
 from squall_common.daemon.output.printing import print_if_possible
 from squall_common.daemon.run import (
     begin_daemon,
@@ -34,19 +36,21 @@ from squall_common.daemon.run import (
     watch_loop,
 )
 from squall_common.errors import SquallError
+from squall_common.security.identity import Role
 from squall_common.security.web_origin import known_hosts
 from squall_common.telemetry.page import DaemonMetrics, FunctionCollector
 from squall_common.telemetry.reporters import DaemonReporters
 from squall_drpc.batches import INVOCATIONS
 from squall_drpc.server.broker import RequestBroker
 from squall_drpc.server.http import DrpcHttp
-from squall_drpc.server.services import CallerService, WorkerService
+from squall_drpc.server.services import CallerService, Functions, WorkerService
 from squall_thrift import storm
 from squall_thrift.serving.server import FrameLimits, InsecureListenerError, ThriftServer
 
 log = get_logger(__name__)
 
 _STOP_GRACE_SECS = 5.0
+_LOOK_SECS = 2.0  # between looks at whether the proofs of connected peers still count
 _FILES_BESIDE_CONNECTIONS = 64
 _WORKER_CONNECTIONS_MAX = 1024
 # Calls that bring results, or long texts of errors.
@@ -70,14 +74,34 @@ def run(conf: Mapping[str, Any]) -> int:
     level, folder = options.storm_log_level, options.storm_log_dir
     set_up_daemon_log("drpc", level=level, folder=folder, form=options.storm_log_format)
     warn_of_ignored(conf)
-    return run_daemon(_run(options))
+    return run_daemon(_run(options, ClientOptions.read(conf)))
 
 
 class DrpcServer:
     """The three listeners of a DRPC server and what they share."""
 
-    def __init__(self, options: DrpcOptions) -> None:
-        refuse_secured(options, "the DRPC server")
+    def __init__(self, options: DrpcOptions, client: ClientOptions | None = None) -> None:
+        """`client` says where Nimbus is: a server of a secured cluster asks it. Raises
+        ConfigError, OSError."""
+        trusted = require_role(options, Role.DRPC, options.storm_local_dir)
+        secured = None
+        if trusted is not None:
+            # Imported only where a cluster is secured: it takes some 40 ms.
+            from squall_drpc.server.secured import SecuredDrpc
+
+            secured = SecuredDrpc(trusted, options, client or ClientOptions())
+        self.secured = secured
+        self._tasks = BackgroundTasks(
+            lambda task, error: log.error("task_crashed", task=task, exc_info=error)
+        )
+        functions = (
+            Functions() if secured is None else Functions(secured.access, secured.functions.of)
+        )
+        proofs: dict[str, Any] = (
+            {}
+            if secured is None
+            else {"authorizer": secured.access, "authenticator": secured.peers}
+        )
         self.broker = RequestBroker(options)
         self.metrics = DaemonMetrics("drpc")
         self.metrics.add(FunctionCollector(self._gauges))
@@ -88,7 +112,7 @@ class DrpcServer:
         callers_max = _files_max(2 * options.drpc_requests_max + 256)
         self.callers = ThriftServer(
             storm.DistributedRPC,
-            CallerService(self.broker),
+            CallerService(self.broker, functions),
             host=host,
             port=options.drpc_port,
             frame_bytes_max=bytes_max,
@@ -96,10 +120,11 @@ class DrpcServer:
             insecure=insecure,
             cancelled_on_hang_up=("execute",),
             observe=self.metrics.observe_call,
+            **proofs,
         )
         self.workers = ThriftServer(
             INVOCATIONS,
-            WorkerService(self.broker),
+            WorkerService(self.broker, functions),
             host=host,
             port=options.drpc_invocations_port,
             # Results come in batches of at most a frame, see `remote`.
@@ -109,13 +134,15 @@ class DrpcServer:
             limits=FrameLimits(otherwise=65_536, by_method=dict.fromkeys(_RESULTS, 4 * bytes_max)),
             cancelled_on_hang_up=("fetchRequests",),
             observe=self.metrics.observe_call,
+            **proofs,
         )
-        self.http = DrpcHttp(self.broker, self.metrics.route()).server(
+        self.http = DrpcHttp(self.broker, self.metrics.route(), functions=functions).server(
             host=host,
             port=options.drpc_http_port,
             body_bytes_max=bytes_max,
             insecure=insecure,
             hosts=_known_hosts(options),
+            authenticator=None if secured is None else secured.web_peers,
         )
         self.reporters = DaemonReporters(
             self.metrics,
@@ -153,6 +180,9 @@ class DrpcServer:
                 except OSError as error:
                     raise _cannot_listen(server.port, key, error) from error
             await self.http.start()
+            if self.secured is not None:
+                self.secured.start()
+                self._tasks.every("proofs", _LOOK_SECS, self._end_stale)
             self.metrics.start()
             self.reporters.start()
         except BaseException:
@@ -163,10 +193,19 @@ class DrpcServer:
         """Answer the requests in progress with SERVER_SHUTDOWN, then close everything."""
         self.broker.stop()
         await self.reporters.close()
+        await self._tasks.close()
         self.metrics.stop()
         await asyncio.gather(
             self.callers.stop(grace_secs), self.workers.stop(grace_secs), self.http.stop()
         )
+        if self.secured is not None:
+            await self.secured.close()
+
+    async def _end_stale(self) -> None:
+        """Hang up on who waits with a proof that counts no longer. HTTP does so by itself."""
+        assert self.secured is not None
+        for server in (self.callers, self.workers):
+            server.end_stale(self.secured.ended)
 
 
 def _known_hosts(options: DrpcOptions) -> frozenset[str]:
@@ -207,9 +246,9 @@ def _files_max(wanted: int) -> int:
     return max(64, min(wanted, soft - beside))
 
 
-async def _run(options: DrpcOptions) -> int:
+async def _run(options: DrpcOptions, client: ClientOptions) -> int:
     stop = stop_signals()
-    server = DrpcServer(options)
+    server = DrpcServer(options, client)
     await server.start()
     ready = {
         "host": options.storm_bind_host,

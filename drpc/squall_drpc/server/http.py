@@ -6,8 +6,9 @@ from collections.abc import Collection
 
 from aiohttp import web
 
-from squall_common.daemon.web import HttpError, Route, WebServer
+from squall_common.daemon.web import HttpError, Route, WebAuthenticator, WebServer, call_of
 from squall_drpc.server.broker import BusyError, CallRefusedError, RequestBroker
+from squall_drpc.server.services import Functions, limited_as
 from squall_thrift import storm
 
 # Storm's DRPCExceptionMapper: the status of each kind of failure.
@@ -22,9 +23,12 @@ _STATUS = {
 class DrpcHttp:
     """The routes of `drpc.http.port`."""
 
-    def __init__(self, broker: RequestBroker, *more: Route) -> None:
+    def __init__(
+        self, broker: RequestBroker, *more: Route, functions: Functions | None = None
+    ) -> None:
         """`more` are routes that are served beside those of the functions."""
         self._broker = broker
+        self._functions = functions or Functions()
         self._more = more
         self._server: WebServer | None = None
 
@@ -36,6 +40,7 @@ class DrpcHttp:
         body_bytes_max: int,
         insecure: bool,
         hosts: Collection[str] = (),
+        authenticator: WebAuthenticator | None = None,
     ) -> WebServer:
         """A listener with these routes, not started. `hosts`: see `web_origin.known_hosts`."""
         self._server = WebServer(
@@ -52,6 +57,8 @@ class DrpcHttp:
             body_bytes_max=body_bytes_max,
             insecure=insecure,
             hosts=hosts,
+            authorizer=self._functions.access,
+            authenticator=authenticator,
         )
         return self._server
 
@@ -63,10 +70,10 @@ class DrpcHttp:
         return await self._execute(request, request.match_info.get("args", ""))
 
     async def _execute(self, request: web.Request, args: str) -> web.Response:
+        call, function = call_of(request), request.match_info["function"]
+        self._functions.require(call, "execute", function)
         try:
-            result = await self._broker.execute(
-                request.match_info["function"], args, request.remote or ""
-            )
+            result = await self._broker.execute(function, args, limited_as(call))
         except storm.DRPCExecutionException as error:
             status, name = _STATUS.get(
                 error.type or storm.DRPCExceptionType.INTERNAL_ERROR, (500, "INTERNAL_ERROR")

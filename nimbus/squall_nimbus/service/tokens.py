@@ -25,7 +25,6 @@ log = get_logger(__name__)
 _throttle = Throttle()
 _NAMES_MAX = 100
 _TOPOLOGIES_MAX = 1_000
-_OWNER = "topology.submitter.user"
 
 
 def _info(token: Token) -> storm.TokenInfo:
@@ -123,9 +122,9 @@ class TokenCalls(Calls):
             if not slots:
                 continue
             try:
-                owner = self.nimbus.topology_store.get(topology_id).conf.get(_OWNER) or ""
+                owner = self.nimbus.topology_store.get(topology_id).options.topology_submitter_user
                 for slot in slots:
-                    found[slot.port] = tokens.of_worker(topology_id, owner, name, slot.port)
+                    found[slot.port] = tokens.of_worker(topology_id, owner or "", name, slot.port)
             except (BlobNotFoundError, SquallError) as error:
                 if (left_out := _throttle.left_out(topology_id)) is not None:
                     log.warning(

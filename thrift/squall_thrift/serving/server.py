@@ -34,6 +34,7 @@ import ssl
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from squall_thrift import idl
 from squall_thrift.logs import EventLogger
@@ -242,6 +243,15 @@ class ThriftServer:
                 "if everyone in that network may do everything"
             )
         return address
+
+    def end_stale(self, ended: Callable[[Any], str | None]) -> None:
+        """Hang up on peers whose proof counts no longer, also during a call. `ended` says why one
+        does not, or None."""
+        for connection in list(self._connections):
+            why = None if connection.identity is None else ended(connection.identity)
+            if why is not None:
+                log.info("thrift_peer_ended", service=self._name, peer=connection.peer, reason=why)
+                connection.task.cancel()
 
     async def stop(self, grace_secs: float = 10.0) -> None:
         """Accept nothing more, finish the calls in flight, then close. Calls that have not ended

@@ -3,7 +3,6 @@ certificate that the connection has shown; in this order."""
 
 from __future__ import annotations
 
-import re
 import ssl
 import time
 from collections.abc import Callable
@@ -16,11 +15,9 @@ from squall_common.authentication import mechanisms
 from squall_common.authentication.authenticator import PeerAuthenticator, Proved
 from squall_common.authentication.credentials import ACT_FOR_HEADER
 from squall_common.authentication.followed import FollowedRevocations
+from squall_common.authentication.http import bearer_of, check_token
 from squall_common.security.identity import Principal
-from squall_thrift.serving.authentication import RefusedError
 from squall_ui.access.sessions import Sessions
-
-_TOKEN = re.compile(r"[A-Za-z0-9_.=-]{1,16384}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +66,10 @@ class WebPeers:
     async def identify(
         self, request: web.Request, certificate: bytes | None, peer: str
     ) -> Visitor | None:
-        shown = request.headers.getall("Authorization", [])
         act_for = request.headers.get(ACT_FOR_HEADER)
-        if shown:
-            scheme, _, token = shown[0].partition(" ")
-            if len(shown) > 1 or scheme.lower() != "bearer" or act_for is not None:
-                raise RefusedError("Authorization: it must be one Bearer token")
-            return Visitor(await self.by_token(token.strip(), peer, certificate), token.strip())
+        token = bearer_of(request.headers)
+        if token is not None:
+            return Visitor(await self.by_token(token, peer, certificate), token)
         session = request.cookies.get(self.cookie)
         if session is not None:
             found = self.sessions.find(session)
@@ -91,8 +85,7 @@ class WebPeers:
 
     async def by_token(self, token: str, peer: str, certificate: bytes | None = None) -> Proved:
         """Whose token it is. Raises RefusedError."""
-        if _TOKEN.fullmatch(token) is None:
-            raise RefusedError("it is not a token")
+        check_token(token)
         await self._revocations.ready()
         return await self._peers.accept(
             mechanisms.OAUTHBEARER, mechanisms.bearer(token, None), certificate, peer

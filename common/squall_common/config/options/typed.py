@@ -216,6 +216,16 @@ class DrpcOptions(Options, frozen=True, kw_only=True):
     storm_security_ca: str | None = None
     storm_security_certificate: str | None = None
     storm_security_key: str | None = None
+    storm_security_revoked: str | None = None
+    nimbus_users: tuple[str, ...] | None = None
+    nimbus_groups: tuple[str, ...] | None = None
+    nimbus_admins_groups: tuple[str, ...] | None = None
+    nimbus_impersonation_acl: Mapping[str, Mapping[str, tuple[str, ...]]] | None = None
+    storm_group_mapping_service: str = "org.apache.storm.security.auth.ShellBasedGroupsMapping"
+    storm_group_mapping_service_params: Mapping[str, Mapping[str, tuple[str, ...]]] | None = None
+    drpc_authorizer_acl_filename: str | None = None
+    drpc_authorizer_acl_strict: bool = True
+    nimbus_admins: tuple[str, ...] | None = None
     drpc_servers: tuple[str, ...] | None = None
     drpc_port: int = 3772
     drpc_invocations_port: int = 3773
@@ -333,6 +343,7 @@ class TopologyOptions(Options, frozen=True, kw_only=True):
     topology_acker_executors: int | None = None
     topology_eventlogger_executors: int | None = 0
     topology_version: str | None = None
+    topology_submitter_user: str | None = None
     topology_users: tuple[str, ...] = ()
     topology_groups: tuple[str, ...] = ()
     topology_readonly_users: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.secured_nimbus import Certificates
 
-from squall_common.authentication.latch import LATCH, refuse_secured, require_role
+from squall_common.authentication.latch import LATCH, require_role
 from squall_common.config.load import default_conf
 from squall_common.config.options.typed import NimbusOptions
 from squall_common.errors import ConfigError
@@ -27,7 +27,6 @@ def options(conf: dict[str, Any]) -> NimbusOptions:
 def test_an_open_cluster_needs_nothing(tmp_path: Path) -> None:
     assert require_role(options({}), Role.NIMBUS, str(tmp_path)) is None
     assert not (tmp_path / LATCH).exists()
-    refuse_secured(options({}), "the UI")
 
 
 def test_a_daemon_that_was_secured_does_not_start_open(
@@ -82,10 +81,3 @@ def test_a_key_that_others_may_read_is_refused(tmp_path: Path, certificates: Cer
     Path(conf["storm.security.key"]).chmod(0o640)
     with pytest.raises(ConfigError, match="may be read by others"):
         require_role(options(conf), Role.NIMBUS, str(tmp_path))
-
-
-def test_a_daemon_that_cannot_authenticate_callers_does_not_run_in_a_secured_cluster(
-    certificates: Certificates,
-) -> None:
-    with pytest.raises(ConfigError, match="the UI does not authenticate"):
-        refuse_secured(options(certificates.conf(Role.NIMBUS, "n1")), "the UI")

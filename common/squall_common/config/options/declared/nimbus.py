@@ -6,6 +6,7 @@ from squall_common.config.options.declaration import (
     CLIENT,
     COMMAND,
     DAEMON,
+    DRPC,
     LOGVIEWER,
     NIMBUS,
     NO_READER,
@@ -187,7 +188,7 @@ OPTIONS = (
         None,
         "Users who may do everything with every blob.",
         scope=DAEMON,
-        readers=NIMBUS | LOGVIEWER,
+        readers=NIMBUS | LOGVIEWER | DRPC,
     ),
     Option(
         "nimbus.supervisor.users",

@@ -9,6 +9,7 @@ from squall_common.config.options.declaration import (
     COMMAND,
     DAEMON,
     DAEMONS,
+    DRPC,
     LOGVIEWER,
     NIMBUS,
     OURS,
@@ -66,7 +67,7 @@ OPTIONS: tuple[Option, ...] = (
         "File with the certificates that the CA has revoked (storm admin ca revoke writes it). "
         "Read at the start and when it changes.",
         scope=DAEMON,
-        readers=NIMBUS | SUPERVISOR | UI | LOGVIEWER,
+        readers=NIMBUS | SUPERVISOR | UI | LOGVIEWER | DRPC,
         storm=OURS,
     ),
     Option(
@@ -105,7 +106,7 @@ OPTIONS: tuple[Option, ...] = (
         "Users who may submit topologies and look at the cluster; null, and no nimbus.groups: "
         "every user that is authenticated.",
         scope=DAEMON,
-        readers=NIMBUS,
+        readers=NIMBUS | DRPC,
         secured=True,
     ),
     Option(
@@ -114,7 +115,7 @@ OPTIONS: tuple[Option, ...] = (
         None,
         "Groups whose users may do what nimbus.users may.",
         scope=DAEMON,
-        readers=NIMBUS,
+        readers=NIMBUS | DRPC,
         secured=True,
     ),
     Option(
@@ -145,7 +146,7 @@ OPTIONS: tuple[Option, ...] = (
         None,
         "Groups whose users are administrators, as nimbus.admins are.",
         scope=DAEMON,
-        readers=NIMBUS | LOGVIEWER,
+        readers=NIMBUS | LOGVIEWER | DRPC,
         secured=True,
     ),
     Option(
@@ -155,7 +156,7 @@ OPTIONS: tuple[Option, ...] = (
         "Who may act for other users: by user, `hosts` that it calls from and `groups` of those it "
         'acts for; "*" is all.',
         scope=DAEMON,
-        readers=NIMBUS | LOGVIEWER,
+        readers=NIMBUS | LOGVIEWER | DRPC,
         secured=True,
     ),
     Option(
@@ -176,7 +177,7 @@ OPTIONS: tuple[Option, ...] = (
         "Where the groups of a user come from: the operating system of Nimbus (no shell is "
         "started), or storm.group.mapping.service.params.",
         scope=DAEMON,
-        readers=NIMBUS | LOGVIEWER,
+        readers=NIMBUS | LOGVIEWER | DRPC,
         secured=True,
     ),
     Option(
@@ -185,8 +186,30 @@ OPTIONS: tuple[Option, ...] = (
         None,
         "For FixedGroupsMapping: `storm.fixed.group.mapping`, a map from user to groups.",
         scope=DAEMON,
-        readers=NIMBUS | LOGVIEWER,
+        readers=NIMBUS | LOGVIEWER | DRPC,
         secured=True,
+    ),
+    Option(
+        "drpc.authorizer.acl.filename",
+        TEXT,
+        None,
+        "File (YAML) that says who may call and serve which DRPC function: under "
+        "`drpc.authorizer.acl`, by function, `client.users`, a list, and `invocation.user`, the "
+        "owner of the topologies that serve it. Read at the start and when it changes.",
+        scope=DAEMON,
+        readers=DRPC,
+        storm="drpc-auth-acl.yaml",
+        secured=True,
+    ),
+    Option(
+        "drpc.authorizer.acl.strict",
+        YES_NO,
+        True,
+        "Whether functions that drpc.authorizer.acl.filename does not list are refused; false: "
+        "every user may call, and the topologies of all may serve them.",
+        scope=DAEMON,
+        readers=DRPC,
+        storm=False,
     ),
     Option(
         "nimbus.autocredential.plugins.classes",

@@ -54,8 +54,6 @@ KEYS: tuple[StormKey, ...] = (
         {
             "drpc.authorizer": None,
             "drpc.authorizer.acl": None,
-            "drpc.authorizer.acl.filename": "drpc-auth-acl.yaml",
-            "drpc.authorizer.acl.strict": False,
             "nimbus.authorizer": None,
             "nimbus.daemon.user": None,
             "nimbus.daemon.users": None,

@@ -1,0 +1,205 @@
+"""What a DRPC server of a secured cluster has besides: who calls, and who may do what.
+
+Callers are users, by certificate or token; those who serve functions are workers, by their tokens.
+It needs no ZooKeeper: what was revoked, and which topologies have ended, it asks Nimbus every ten
+seconds. While Nimbus is away, the last answer counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from squall_common.authentication import mechanisms
+from squall_common.authentication.authenticator import PeerAuthenticator, Proved
+from squall_common.authentication.credentials import ACT_FOR_HEADER
+from squall_common.authentication.files import Trusted
+from squall_common.authentication.followed import REFRESH_SECS, FollowedRevocations
+from squall_common.authentication.groups import Groups, groups_source
+from squall_common.authentication.http import bearer_of
+from squall_common.client.nimbus import NimbusClient
+from squall_common.config.options.typed import ClientOptions, DrpcOptions
+from squall_common.daemon.logs import get_logger
+from squall_common.daemon.loop.background import BackgroundTasks
+from squall_common.security.access import SecuredAccess
+from squall_common.security.acl import ClusterAcl, Members, impersonation_of
+from squall_common.security.audit import AuditFile, AuditLog
+from squall_common.security.worker_tokens import WorkerToken
+from squall_drpc.server.functions import FunctionLists
+from squall_thrift.serving.throttle import Throttle
+
+log = get_logger(__name__)
+
+_CALL_SECS = 10.0
+_TOPOLOGIES_MAX = 10_000
+_ASKED_MAX = 1_000
+
+
+class LiveTopologies:
+    """Of the topologies whose workers have shown a token: those that have ended. `fetch` asks
+    Nimbus: ids -> those that live."""
+
+    def __init__(self, fetch: Callable[[Sequence[str]], Awaitable[Sequence[str]]]) -> None:
+        self._fetch = fetch
+        self._seen: OrderedDict[str, bool] = OrderedDict()  # whether it has ended
+
+    def ended(self, token: WorkerToken) -> str | None:
+        """Why a worker's token counts no longer, or None."""
+        name = token.topology_id
+        if name not in self._seen:
+            self._seen[name] = False
+            if len(self._seen) > _TOPOLOGIES_MAX:
+                self._seen.popitem(last=False)
+        self._seen.move_to_end(name)
+        return f"{name} has ended" if self._seen[name] else None
+
+    async def refresh(self) -> None:
+        """Ask once. Raises what `fetch` does."""
+        names = [name for name, ended in self._seen.items() if not ended]
+        for begin in range(0, len(names), _ASKED_MAX):
+            asked = names[begin : begin + _ASKED_MAX]
+            live = set(await self._fetch(asked))
+            # Ids are never used again: what has ended stays so.
+            self._seen.update({name: True for name in asked if name not in live})
+
+
+class SecuredDrpc:
+    """The parts, put together. Raises ConfigError, OSError."""
+
+    def __init__(
+        self,
+        trusted: Trusted,
+        options: DrpcOptions,
+        client: ClientOptions,
+        *,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._client = client
+        self._now = now
+        self.functions = FunctionLists(
+            options.drpc_authorizer_acl_filename, strict=options.drpc_authorizer_acl_strict
+        )
+        self.functions.open()
+        local = Path(options.storm_local_dir)
+        self.revocations = FollowedRevocations(
+            trusted,
+            local / "drpc" / "security",
+            revoked=options.storm_security_revoked,
+            fetch=self._register,
+        )
+        self.revocations.open()
+        self.topologies = LiveTopologies(self._live)
+        acls = ClusterAcl(
+            admins=Members.of(options.nimbus_admins, options.nimbus_admins_groups),
+            users=Members.of(options.nimbus_users, options.nimbus_groups),
+            impersonation=impersonation_of(options.nimbus_impersonation_acl),
+        )
+        logs = Path(options.storm_log_dir) if options.storm_log_dir else local / "logs"
+        self._file = AuditFile(logs / "drpc-audit.log")
+        audit = AuditLog(self._file, now)
+        self.peers = PeerAuthenticator(
+            trusted,
+            acls=acls,
+            groups=Groups(groups_source(options)),
+            revoked=self.revocations,
+            audit=audit,
+            now=now,
+            worker_ended=self.topologies.ended,
+        )
+        self.web_peers = DrpcWebPeers(self.peers, self.revocations, self.ended)
+        self.access = SecuredAccess(acls, audit, ended=self.ended, now=now)
+        self._throttle = Throttle()
+        self._tasks = BackgroundTasks(
+            lambda task, error: log.error("task_crashed", task=task, exc_info=error)
+        )
+
+    def ended(self, proved: Any) -> str | None:
+        """Why what a peer has proved counts no longer, or None."""
+        ends = proved.caller.expires
+        if ends is not None and self._now() >= ends:
+            return f"the proof of {proved.caller} has ended"
+        return self.peers.ended(proved)
+
+    def start(self) -> None:
+        """Begin to follow what is revoked, and the file of functions."""
+        self.revocations.start()
+        self._tasks.every("live topologies", REFRESH_SECS, self._look_at_topologies)
+        self._tasks.every("functions", REFRESH_SECS, self._look_at_functions)
+
+    async def close(self) -> None:
+        """End that."""
+        await self._tasks.close()
+        await self.revocations.close()
+        self._file.close()
+
+    async def _look_at_functions(self) -> None:
+        why = await asyncio.to_thread(self.functions.refresh)
+        if why is not None:
+            self._complain("drpc_functions_refused", why)
+
+    async def _look_at_topologies(self) -> None:
+        try:
+            await self.topologies.refresh()
+        except Exception as error:
+            self._complain("live_topologies_not_read", error)
+
+    def _complain(self, event: str, reason: object) -> None:
+        if (left_out := self._throttle.left_out(event)) is not None:
+            log.error(event, reason=reason, left_out=left_out)
+
+    async def _register(self, known: int) -> str:
+        found: str = await self._ask("getTokenRegister", known)
+        return found
+
+    async def _live(self, names: Sequence[str]) -> Sequence[str]:
+        found: list[str] = await self._ask("getLiveTopologies", list(names))
+        return found
+
+    async def _ask(self, method: str, *arguments: Any) -> Any:
+        async with await NimbusClient.connect(self._client) as nimbus:
+            return await nimbus.call(method, *arguments, timeout_secs=_CALL_SECS)
+
+
+class DrpcWebPeers:
+    """Implements `squall_common.daemon.web.WebAuthenticator`, for programs: a token in
+    `Authorization`, or the certificate that the connection has shown. There are no sessions."""
+
+    def __init__(
+        self,
+        peers: PeerAuthenticator,
+        revocations: FollowedRevocations,
+        ended: Callable[[Proved], str | None],
+    ) -> None:
+        self._peers = peers
+        self._revocations = revocations
+        self._ended = ended
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        return self._peers.context
+
+    async def identify(
+        self, request: web.Request, certificate: bytes | None, peer: str
+    ) -> Proved | None:
+        token = bearer_of(request.headers)
+        if token is not None:
+            await self._revocations.ready()
+            response = mechanisms.bearer(token, None)
+            return await self._peers.accept(mechanisms.OAUTHBEARER, response, certificate, peer)
+        if certificate is None:
+            return None
+        response = mechanisms.external(request.headers.get(ACT_FOR_HEADER))
+        return await self._peers.accept(mechanisms.EXTERNAL, response, certificate, peer)
+
+    def ended(self, identity: Any) -> str | None:
+        return self._ended(identity)
+
+    def refused(self, peer: str, reason: str) -> None:
+        self._peers.refused(peer, reason)
