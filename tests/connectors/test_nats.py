@@ -158,6 +158,18 @@ def test_tls_and_a_password_from_the_environment(
         check_refusal(NatsSpout(server.url, "s", durable="d", **secure), monkeypatch)
 
 
+def test_a_server_that_is_not_there_is_named_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client alone would try for two minutes before it says that there is no server."""
+    with NatsServer.start(tmp_path) as server:
+        url = server.url
+    shown = url.replace("nats://", "nats://app:" + WRONG + "@")
+    for one in (NatsSpout(shown, "s", durable="d"), NatsSink(shown, subject="s")):
+        check_refusal(one, monkeypatch, says=f"{url}: ConnectionRefusedError")
+        assert one.server_shown == url
+
+
 @pytest.mark.parametrize("kind", ["ca_file", "tls"])
 def test_a_server_without_tls_gets_no_password_if_tls_is_asked_for(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

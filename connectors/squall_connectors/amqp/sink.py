@@ -65,6 +65,7 @@ class AmqpSink(Sink):
         self._options = BrokerOptions.checked(
             "AmqpSink", url, password_env, ca_file, heartbeat_secs
         )
+        self.server_shown = str(self._options.address)
         if (routing_key is None) == (routing_key_field is None):
             raise InvalidTopologyError("AmqpSink: give either routing_key or routing_key_field")
         self._properties = {"delivery_mode": aio_pika.DeliveryMode.PERSISTENT, **(properties or {})}

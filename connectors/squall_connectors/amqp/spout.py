@@ -67,6 +67,7 @@ class AmqpSpout(AsyncSource):
         self._options = BrokerOptions.checked(
             "AmqpSpout", url, password_env, ca_file, heartbeat_secs
         )
+        self.server_shown = str(self._options.address)
         if not queue or len(queue.encode()) > 255:
             raise InvalidTopologyError(f"AmqpSpout: queue {queue[:50]!r}; expected 1 to 255 bytes")
         if arguments and not declare:

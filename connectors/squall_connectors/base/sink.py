@@ -4,10 +4,10 @@ Tuples wait until a batch is full (`batch_records`) or its first tuple has waite
 One batch is written at a time, in the order of arrival. `write` returns when the system has
 confirmed all of it; only then are the tuples acked. When it raises:
 
-- an *outage* (`is_outage`: connection lost, timeout, server starting): the sink connects again and
-  repeats the batch, with waits that double, for `outage_secs_max`. Meanwhile it restarts the
-  message timeouts of the tuples it holds, so that an outage causes no replays. After that the
-  tuples fail, and their spouts emit them again.
+- an *outage* (what `connect` raises, and `is_outage`: connection lost, timeout, server starting):
+  the sink connects again and repeats the batch, with waits that double, for `outage_secs_max`.
+  Meanwhile it restarts the message timeouts of the tuples it holds, so that an outage causes no
+  replays. After that the tuples fail, and their spouts emit them again.
 - anything else, or `RecordsRejectedError`: the system does not want some record. A batch is divided
   until the record is found; the others are written. The record goes to the stream "dead_letter" if
   a bolt consumes it, and is then acked; otherwise its tuple fails.
@@ -35,6 +35,7 @@ from squall_common.component.component import Outputs
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import describe
 from squall_connectors.base.backoff import Backoff
+from squall_connectors.base.outages import explained, outage_line
 
 _T = TypeVar("_T")
 
@@ -75,6 +76,9 @@ class Sink(Bolt):
         {DEAD_LETTER: Stream(["values", "fields", "component", "stream", "reason"])}
     )
     auto_ack = False
+
+    #: The server, as errors show it; None: the client's errors name it. No user and no password.
+    server_shown: str | None = None
 
     #: The exceptions that mean that the system cannot be reached just now.
     outage_errors: tuple[type[BaseException], ...] = (OSError, TimeoutError, EOFError)
@@ -121,8 +125,8 @@ class Sink(Bolt):
         raise NotImplementedError(f"{type(self).__name__} does not define write()")
 
     def is_outage(self, error: BaseException) -> bool:
-        """Whether an error means that the system is not there, rather than that it refuses a
-        record."""
+        """Whether an error of `write` means that the system is not there, rather than that it
+        refuses a record."""
         return isinstance(error, self.outage_errors)
 
     # -- the bolt --
@@ -244,11 +248,12 @@ class Sink(Bolt):
         started, kept_alive = self._now(), self._now()
         attempt = 0
         while True:
+            connecting = not self._connected
             try:
                 async with asyncio.timeout(self._write_timeout_secs):
-                    if not self._connected:
+                    if connecting:
                         await self.connect()
-                        self._connected = True
+                        self._connected, connecting = True, False
                     start = self._now()
                     await self.write(batch)
                 self._metrics.batches.incr()
@@ -256,10 +261,14 @@ class Sink(Bolt):
                 self._metrics.write_secs.update(self._now() - start)
                 return
             except Exception as error:
-                if isinstance(error, RecordsRejectedError) or not self.is_outage(error):
+                # No record is to blame for what happens before it is written.
+                if not connecting and (
+                    isinstance(error, RecordsRejectedError) or not self.is_outage(error)
+                ):
                     raise
                 attempt += 1
-                self.log.warning("sink: %s; attempt %d", describe(error), attempt)
+                shown = outage_line(error, self.server_shown)
+                self.log.warning("sink: %s; attempt %d", shown, attempt)
                 self.report_outage(error)
                 await self._end_connection()
                 now = self._now()
@@ -267,7 +276,7 @@ class Sink(Bolt):
                 if limit is not None and now - started >= limit:
                     raise _OutageTooLongError(
                         f"{type(self).__name__}: no answer for {now - started:.0f} s "
-                        f"(outage_secs_max): {describe(error)}"
+                        f"(outage_secs_max): {shown}"
                     ) from error
             if self._now() - kept_alive >= self._keeps_alive_secs:
                 kept_alive = self._now()
@@ -277,11 +286,11 @@ class Sink(Bolt):
 
     def report_outage(self, error: BaseException) -> None:
         """Count a failure to reach the system, and report it as an error of the topology, at most
-        every ten seconds."""
+        every ten seconds, with the server (`server_shown`) and what to do."""
         self._metrics.connection_errors.incr()
         if (now := self._now()) >= self._error_due:
             self._error_due = now + _ERROR_REPORT_SECS
-            self.report_error(error)
+            self.report_error(explained(error, self.server_shown))
 
     async def _end_connection(self) -> None:
         self._connected = False

@@ -25,8 +25,8 @@ from typing import Any
 
 from squall import Spout, TopologyContext
 from squall.metrics import AssignableMetric, CountMetric
-from squall_common.errors import describe
 from squall_connectors.base.backoff import Backoff
+from squall_connectors.base.outages import explained, outage_line
 from squall_connectors.base.retries import Retries
 
 Record = tuple[Hashable, Sequence[Any]]  # a message id, and the values
@@ -43,6 +43,8 @@ class Source(Spout):
 
     #: How many records one call of next_tuple emits at the most.
     batch_max: int = 500
+    #: The server, as errors show it; None: the client's errors name it. No user and no password.
+    server_shown: str | None = None
 
     def __init__(
         self,
@@ -132,12 +134,12 @@ class Source(Spout):
 
     def report_outage(self, error: BaseException) -> None:
         """Count a failure to reach the server, and report it as an error of the topology, at most
-        every ten seconds."""
+        every ten seconds, with the server (`server_shown`) and what to do."""
         self._metrics.connection_errors.incr()
         now = self._now()
         if now >= self._error_due:
             self._error_due = now + _ERROR_REPORT_SECS
-            self.report_error(error)
+            self.report_error(explained(error, self.server_shown))
 
 
 class AsyncSource(Source):
@@ -244,7 +246,8 @@ class AsyncSource(Source):
                 # A connection that has served is lost for the first time.
                 attempt = 1 if self._served else attempt + 1
                 self.report_outage(error)
-                self.log.warning("source: %s; attempt %d", describe(error), attempt)
+                shown = outage_line(error, self.server_shown)
+                self.log.warning("source: %s; attempt %d", shown, attempt)
                 await self._end_connection()
                 await asyncio.sleep(Backoff(0.1, 5.0).secs(attempt))
 

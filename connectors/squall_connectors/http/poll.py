@@ -97,6 +97,7 @@ class HttpPollSpout(AsyncSource):
         self._target = Target(
             "HttpPollSpout", url, ("http", "https"), headers, headers_env, ca_file
         )
+        self.server_shown = str(self._target)
         if format not in FORMATS:
             raise InvalidTopologyError(
                 f"HttpPollSpout: format {format!r}; expected one of {', '.join(FORMATS)}"

@@ -67,6 +67,7 @@ class SseSpout(AsyncSource):
             retry_max_secs=retry_max_secs,
         )
         self._target = Target("SseSpout", url, ("http", "https"), headers, headers_env, ca_file)
+        self.server_shown = str(self._target)
         require_at_least("SseSpout", 1, event_bytes_max=event_bytes_max)
         if silence_secs_max <= 0:
             raise InvalidTopologyError("SseSpout: silence_secs_max must be positive")

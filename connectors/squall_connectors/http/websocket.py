@@ -67,6 +67,7 @@ class WebSocketSpout(AsyncSource):
             retry_max_secs=retry_max_secs,
         )
         self._target = Target("WebSocketSpout", url, ("ws", "wss"), headers, headers_env, ca_file)
+        self.server_shown = str(self._target)
         require_at_least("WebSocketSpout", 1, message_bytes_max=message_bytes_max)
         if ping_secs <= 0:
             raise InvalidTopologyError("WebSocketSpout: ping_secs must be positive")

@@ -63,6 +63,7 @@ class MqttSink(Sink):
         self._options = BrokerOptions.checked(
             "MqttSink", url, version, password_env, ca_file, keepalive_secs
         )
+        self.server_shown = str(self._options.address)
         if (topic is None) == (topic_field is None):
             raise InvalidTopologyError("MqttSink: give either topic or topic_field")
         if topic is not None and not _is_name(topic):

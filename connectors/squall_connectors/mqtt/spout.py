@@ -77,6 +77,7 @@ class MqttSpout(AsyncSource):
         self._options = BrokerOptions.checked(
             "MqttSpout", url, version, password_env, ca_file, keepalive_secs
         )
+        self.server_shown = str(self._options.address)
         check_filter("MqttSpout", topic)
         if not client_id or len(client_id.encode()) > 200:
             raise InvalidTopologyError(

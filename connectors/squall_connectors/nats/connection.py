@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nats.aio.client import Client
+from nats.errors import NoServersError
 
 from squall_connectors.base.address import tls_context, with_secrets
 
@@ -28,11 +29,19 @@ async def connect(
     """Connect, or raise. `secrets` are options whose values are in environment variables. The
     connection does not come back by itself when it is lost: its user connects again, and knows then
     what has to be repeated. With `ca_file`, or a server given as tls://, all of it is encrypted:
-    raises ConnectionError for a server that does not want that."""
+    raises ConnectionError for a server that does not want that. Each server is tried twice: the
+    client itself would try for minutes, and say nothing meanwhile."""
     urls = servers.split(",")
     secure = ca_file is not None or any(url.strip().startswith("tls://") for url in urls)
     client = _EncryptedClient() if secure else Client()
     tls: dict[str, Any] = {} if ca_file is None else {"tls": tls_context(ca_file)}
+    tries = {"max_reconnect_attempts": 1, "reconnect_time_wait": 0.1}
+    failures: list[Exception] = []
+
+    async def note(error: Exception) -> None:
+        """While it connects. What fails later is raised where it matters."""
+        failures[:] = [error]
+
     try:
         await client.connect(
             urls,
@@ -40,12 +49,17 @@ async def connect(
             connect_timeout=5,
             ping_interval=5,
             max_outstanding_pings=2,
-            error_cb=_ignore,  # what matters is raised where it matters
+            error_cb=note,
             **tls,
-            **with_secrets(connector, options, secrets),
+            **{**tries, **with_secrets(connector, options, secrets)},
         )
         if isinstance(client, _EncryptedClient) and not client.is_checked:
             raise RuntimeError("this version of nats-py does not let the connector check its TLS")
+    except NoServersError:
+        await end(client)
+        if failures:  # the client says only that there is no server
+            raise failures[0] from None
+        raise
     except BaseException:
         await end(client)
         raise
@@ -80,7 +94,3 @@ async def end(connection: Any) -> None:
         with contextlib.suppress(Exception):
             async with asyncio.timeout(2):
                 await connection.close()
-
-
-async def _ignore(error: Exception) -> None:
-    pass

@@ -74,6 +74,7 @@ class OpenSearchSink(Sink):
             outage_secs_max=outage_secs_max,
         )
         self._address = parse_address("OpenSearchSink", url, {"http": 9200, "https": 9200})
+        self.server_shown = str(self._address)
         if (index is None) == (index_field is None):
             raise InvalidTopologyError("OpenSearchSink: give either index or index_field")
         if not fields:

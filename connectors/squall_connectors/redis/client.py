@@ -15,11 +15,13 @@ from squall_connectors.base.address import secret_of
 
 
 def is_outage(error: BaseException) -> bool:
-    """Whether the server is away, starting, busy, or has no memory or replica to accept a write."""
+    """Whether the server is away, starting, busy, or has no memory or replica to accept a write;
+    or what answers is no Redis."""
     return isinstance(
         error,
         exceptions.ConnectionError
         | exceptions.TimeoutError
+        | exceptions.InvalidResponse
         | exceptions.BusyLoadingError
         | exceptions.ReadOnlyError
         | exceptions.OutOfMemoryError

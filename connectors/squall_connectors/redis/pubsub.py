@@ -7,6 +7,7 @@ from itertools import count
 from typing import Any
 
 from squall import Stream, TopologyContext
+from squall_connectors.base.outages import shown_server
 from squall_connectors.base.source import AsyncSource, Record
 from squall_connectors.redis import client as clients
 
@@ -45,6 +46,7 @@ class RedisPubSubSpout(AsyncSource):
         self.outputs = {"default": Stream(["channel", "message"])}
         self._channels, self._patterns = list(channels), list(patterns)
         self._server = clients.ServerOptions.checked("RedisPubSubSpout", url, password_env, ca_file)
+        self.server_shown = shown_server(url)
 
     async def open(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         self._client: Any = None

@@ -10,6 +10,7 @@ from redis import exceptions
 
 from squall import TopologyContext, Tuple
 from squall_common.errors import InvalidTopologyError, describe
+from squall_connectors.base.outages import shown_server
 from squall_connectors.base.sink import RecordsRejectedError, Sink
 from squall_connectors.redis import client as clients
 
@@ -82,6 +83,7 @@ class RedisSink(Sink):
         self._key, self._key_field, self._key_prefix = key, key_field, key_prefix
         self._expire_secs, self._stream_max, self._replicas = expire_secs, stream_max, replicas
         self._server = clients.ServerOptions.checked("RedisSink", url, password_env, ca_file)
+        self.server_shown = shown_server(url)
 
     async def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         self._client: Any = None

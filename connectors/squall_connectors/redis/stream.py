@@ -10,6 +10,7 @@ from redis import exceptions
 
 from squall import Stream, TopologyContext
 from squall_common.errors import InvalidTopologyError
+from squall_connectors.base.outages import shown_server
 from squall_connectors.base.source import AsyncSource, Record
 from squall_connectors.redis import client as clients
 
@@ -70,6 +71,7 @@ class RedisStreamSpout(AsyncSource):
         self._fields = None if fields is None else list(fields)
         self._start, self._delete, self._claim_secs = start, delete, claim_secs
         self._server = clients.ServerOptions.checked("RedisStreamSpout", url, password_env, ca_file)
+        self.server_shown = shown_server(url)
 
     async def open(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         self._client: Any = None

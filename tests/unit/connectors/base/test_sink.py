@@ -77,6 +77,28 @@ def test_an_outage_repeats_the_batch_and_fails_nothing_past_the_message_timeout(
     assert len(errors) < 40
 
 
+def test_no_record_is_refused_because_the_sink_cannot_connect() -> None:
+    """Whatever the error is: a setting of the sink is wrong, or what answers is another service."""
+
+    class Misled(Store):
+        server_shown = "store.example:80"
+
+        async def connect(self) -> None:
+            self.connects += 1
+            if self.connects < 4:
+                raise ValueError("this is not a store")
+
+    store = Misled(batch_records=2)
+    with BoltTest(store, {"in": ["n"]}) as test:
+        executions = [test.execute([1]), test.execute([2])]
+        test.run_for(60)
+        assert [one.acked for one in executions] == [True, True]
+        errors = [str(error.error) for error in test.test.errors]
+    assert store.batches == [[1, 2]]
+    assert errors
+    assert all(one == "store.example:80: ValueError: this is not a store" for one in errors)
+
+
 def test_after_the_longest_outage_tuples_fail() -> None:
     store = Store(*[ConnectionError("gone")] * 1_000, outage_secs_max=0.05)
     with BoltTest(store, {"in": ["n"]}) as test:
