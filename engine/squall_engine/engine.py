@@ -41,6 +41,7 @@ from squall_common.daemon.clock import Clock, SystemClock
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError, describe
 from squall_common.names import ACKER_COMPONENT, SYSTEM_COMPONENT, SYSTEM_TASK
+from squall_common.telemetry.sums import ComponentSums
 from squall_common.topology.model import Executor, WorkerSlot
 from squall_common.topology.serialization import Registry
 from squall_engine import core
@@ -76,6 +77,7 @@ from squall_engine.engine_life import EngineEvent, EngineLife, EngineState, Turn
 from squall_engine.grouping.routing import Balancers
 from squall_engine.hooks.worker_hooks import WorkerHooks
 from squall_engine.loading import ComponentStartError
+from squall_engine.observe.component_sums import ComponentReadings
 from squall_engine.observe.error_log import ErrorLog
 from squall_engine.observe.error_source import source_of
 from squall_engine.observe.readings import BLOCKED, SENT, ExecutorReadings, add_totals
@@ -282,6 +284,8 @@ class Engine:
             component_of=lambda executor: self.plan.component_of(executor.task_start).id,
             now=now,
         )
+
+        self._component_readings: ComponentReadings | None = None  # once somebody watches
 
         self._turn_secs = options.topology_run_turn_ms / 1000.0
         self._rotation = Rotation(options.topology_message_timeout_secs / 10.0, now)
@@ -549,6 +553,17 @@ class Engine:
         """Statistics of this worker's executors for the heartbeat; counts are exact. With more than
         `executors_max` executors they are sums by component: see `ExecutorReadings.stats`."""
         return self._readings.stats(executors_max)
+
+    def component_sums(self) -> dict[str, ComponentSums]:
+        """Sums by component of what this worker's executors have done: see `ComponentReadings`."""
+        if self._component_readings is None:
+            self._component_readings = ComponentReadings(
+                self.plan.executors,
+                self._add_totals,
+                lambda executor: self.plan.component_of(executor.task_start).id,
+                is_spout=lambda executor: self.plan.is_spout(executor.task_start),
+            )
+        return self._component_readings.read(self.now())
 
     def _open_state(self, component: str, task: int) -> KeyValueState | None:
         if self.epochs is not None:

@@ -251,6 +251,7 @@ def answer_everything(nimbus: FakeNimbus) -> None:
         "getTopologySummary": topology_summary,
         "watchTopology": None,
         "getWorkerHeartbeats": lambda _: [],
+        "getWorkerSums": lambda _: [],
         "getNimbusConf": json.dumps({"topology.workers": 1}),
         "getTopologyPageInfo": lambda *_: topology_page(),
         "getTopology": lambda *_: code(),

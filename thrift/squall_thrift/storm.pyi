@@ -1228,6 +1228,7 @@ class SupervisorWorkerHeartbeat:
     assignment_zxid: int | None
     launch: int | None
     report: bytes | None
+    sums: bytes | None
     def __init__(
         self,
         storm_id: str,
@@ -1238,6 +1239,7 @@ class SupervisorWorkerHeartbeat:
         assignment_zxid: int | None = ...,
         launch: int | None = ...,
         report: bytes | None = ...,
+        sums: bytes | None = ...,
     ) -> None: ...
 
 class SupervisorWorkerHeartbeats:

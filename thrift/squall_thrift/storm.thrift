@@ -815,6 +815,8 @@ struct SupervisorWorkerHeartbeat {
     10004: optional i64 launch;
     /* A ClusterWorkerHeartbeat, gzipped, as workers write it to ZooKeeper. */
     10005: optional binary report;
+    /* Instead of a report, in between: sums by component (squall_common.telemetry.sums). */
+    10006: optional binary sums;
 }
 
 struct SupervisorWorkerHeartbeats {
@@ -1083,6 +1085,10 @@ service Nimbus {
         throws (1: AuthorizationException e1);
     // Squall's own: the last heartbeat of each worker of a topology that reports to the leader.
     list<SupervisorWorkerHeartbeat> getWorkerHeartbeats(1: string topologyId)
+        throws (1: NotAliveException e1, 2: AuthorizationException e2);
+    // Squall's own: the last sums by component of each worker that reports to the leader; without
+    // them of one that has reported none in the last seconds.
+    list<SupervisorWorkerHeartbeat> getWorkerSums(1: string topologyId)
         throws (1: NotAliveException e1, 2: AuthorizationException e2);
     // Squall's own: somebody looks at a topology. For the next few seconds its workers report more
     // often than they do otherwise.

@@ -49,7 +49,7 @@ from squall_common.security.identity import Role
 from squall_common.topology.model import WorkerSlot
 from squall_common.worker_files.heartbeat_file import Phase
 from squall_common.worker_files.launch_spec import LaunchSpec
-from squall_common.worker_files.watch_file import read_watch
+from squall_common.worker_files.watch_file import Pace, read_watch
 from squall_worker.cluster.first_reading import FirstReader, FirstReading
 from squall_worker.cluster.pause_detector import PauseDetector
 from squall_worker.cluster.peers import LOOK_SECS, Peers, refuses
@@ -69,6 +69,7 @@ from squall_worker.report.log_levels import LogLevels
 from squall_worker.report.outgoing import Alone, AloneThread, OutgoingReports
 from squall_worker.report.samples import write_samples
 from squall_worker.report.statistics import EXECUTORS_MAX, StatsReport
+from squall_worker.report.sums import SumsReport
 from squall_worker.report.usage import UsageMeter
 from squall_worker.settings import WorkerSettings
 from squall_worker.transport.push import Address, Sockets
@@ -167,6 +168,7 @@ class Worker:
         self._renewal: asyncio.TimerHandle | None = None  # begins an image
         self._active = False
         self._drains_since: int | None = None  # zxid of the status for which Nimbus waits
+        self._sums: SumsReport | None = None  # not None once tasks run
         self._watched = False  # somebody looks at the topology
         self._pause_detector = PauseDetector(self.settings.away_secs, self._clock.boottime())
         self._peers = Peers(
@@ -322,6 +324,13 @@ class Worker:
             drained=self._drained,
             usage=UsageMeter(self._loop_lag).read,
             checkpoints=self._checkpoints,
+        )
+        self._sums = SumsReport(
+            spec.worker_dir,
+            engine.component_sums,
+            loop=self._loop,
+            clock=self._clock,
+            began=self._began,
         )
         self._watchdog.begin(engine.calls_under_way())
         self._loop_lag.start()
@@ -756,13 +765,13 @@ class Worker:
                 )
             )
         again = [] if self._drains_since is None else [_DRAIN_REPORT_SECS]
-        watched_secs = self._watched_secs()
-        self._watched = watched_secs is not None
-        if watched_secs is not None:
-            again.append(watched_secs)
+        pace = self._pace()
+        self._watched = pace is not None
+        if pace is not None:
+            again.append(pace.report_secs)
         return min(again, default=None)
 
-    def _watched_secs(self) -> float | None:
+    def _pace(self) -> Pace | None:
         """How often to report while somebody watches the topology; None: nobody does."""
         return read_watch(self.spec.worker_dir, self._clock.monotonic())
 
@@ -783,10 +792,14 @@ class Worker:
     def _look(self) -> float:
         dump_when_silent(self.settings.silent_secs)
         self._dumps.look()
-        if not self._watched and self._watched_secs() is not None:
+        again = self._watchdog.look()
+        pace = self._pace()
+        if pace is not None and not self._watched:
             self._watched = True
             self._heartbeats.report_soon()
-        return self._watchdog.look()
+        if pace is not None and pace.sums_secs is not None and self._sums is not None:
+            again = min(again, self._sums.report(pace.sums_secs))
+        return again
 
     def _about(self) -> str:
         """The heading of a dump."""

@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from squall_common.client.nimbus import NimbusClient
-from squall_common.cluster.convert import to_worker_report
+from squall_common.cluster.convert import to_sums_report, to_worker_report
 from squall_common.cluster.store import StoreError
-from squall_common.cluster.values import WorkerReport
+from squall_common.cluster.values import SumsReport, WorkerReport
 from squall_common.config.options.typed import ClientOptions
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
@@ -43,6 +43,9 @@ _BESIDE_BYTES = 32 * 1024
 # More executors are listed by the heartbeat alone.
 _EXECUTORS_LISTED_MAX = 1_000
 _BYTES_A_EXECUTOR = 15
+
+
+_T = TypeVar("_T")
 
 
 class Connection(Protocol):
@@ -109,6 +112,26 @@ class ReportSender:
             self.way = way
         return way
 
+    async def send_sums(self, sums: Sequence[SumsReport]) -> None:
+        """Pass on sums by component, over the connection that takes reports. They are dropped if it
+        is lost, or Nimbus does not take them: the next ones come soon."""
+        if self._connection is None or not sums:
+            return
+        try:
+            async with asyncio.timeout(self._answer_secs):
+                for batch in together(sums, _size_of_sums, self._together_bytes):
+                    await self._send_batch(
+                        self._connection, [to_sums_report(one, alone=False) for one in batch]
+                    )
+        except (
+            NimbusError,
+            ThriftApplicationError,
+            storm.AuthorizationException,
+            TimeoutError,
+        ) as error:
+            log.info("sums_not_delivered", error=error)
+            await self.close()
+
     async def close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
@@ -150,24 +173,32 @@ class ReportSender:
                 await self._call_alone(connection, report)
             return
         watched: dict[str, float] = {}
-        for batch in self._batches(reports):
+        for batch in together(map(self._fitting, reports), _size, self._together_bytes):
             beats = [
                 to_worker_report(one, alone=False, executors_max=_EXECUTORS_LISTED_MAX)
                 for one in batch
             ]
-            try:
-                watched |= await connection.call(
-                    "sendSupervisorWorkerHeartbeats",
-                    storm.SupervisorWorkerHeartbeats(
-                        supervisor_id=self._supervisor_id, worker_heartbeats=beats
-                    ),
-                )
-            except ThriftApplicationError as error:
-                # A Nimbus that knows of no watchers answers with nothing.
-                if error.type is not ApplicationErrorType.MISSING_RESULT:
-                    raise
+            watched |= await self._send_batch(connection, beats)
         reported = {one.topology_id for one in reports}
         self.watched = {i: secs for i, secs in self.watched.items() if i not in reported} | watched
+
+    async def _send_batch(
+        self, connection: Connection, beats: list[storm.SupervisorWorkerHeartbeat]
+    ) -> dict[str, float]:
+        """Returns which topologies are watched, and how often they are to report."""
+        try:
+            watched: dict[str, float] = await connection.call(
+                "sendSupervisorWorkerHeartbeats",
+                storm.SupervisorWorkerHeartbeats(
+                    supervisor_id=self._supervisor_id or "", worker_heartbeats=beats
+                ),
+            )
+            return watched
+        except ThriftApplicationError as error:
+            # A Nimbus that knows of no watchers answers with nothing.
+            if error.type is not ApplicationErrorType.MISSING_RESULT:
+                raise
+            return {}
 
     async def _call_alone(self, connection: Connection, report: WorkerReport) -> None:
         beat = to_worker_report(
@@ -178,18 +209,9 @@ class ReportSender:
         except storm.NotAliveException:
             pass  # its topology has ended
 
-    def _batches(self, reports: Sequence[WorkerReport]) -> Iterator[list[WorkerReport]]:
-        batch: list[WorkerReport] = []
-        size = 0
-        for report in map(self._fitting, reports):
-            bytes_of_it = _size(report)
-            if batch and size + bytes_of_it > min(_TOGETHER_BYTES_MAX, self._call_bytes_max):
-                yield batch
-                batch, size = [], 0
-            batch.append(report)
-            size += bytes_of_it
-        if batch:
-            yield batch
+    @property
+    def _together_bytes(self) -> int:
+        return min(_TOGETHER_BYTES_MAX, self._call_bytes_max)
 
     def _fitting(self, report: WorkerReport) -> WorkerReport:
         """The report, without its heartbeat where this Nimbus would refuse the call: that the
@@ -217,6 +239,25 @@ class ReportSender:
             log.info("reports_not_written", error=why)
             return Way.NOWHERE
         return Way.ZOOKEEPER
+
+
+def together(items: Iterable[_T], size: Callable[[_T], int], bytes_max: int) -> Iterator[list[_T]]:
+    """The items in lists of at most this many bytes, or of one that is larger."""
+    batch: list[_T] = []
+    total = 0
+    for item in items:
+        octets = size(item)
+        if batch and total + octets > bytes_max:
+            yield batch
+            batch, total = [], 0
+        batch.append(item)
+        total += octets
+    if batch:
+        yield batch
+
+
+def _size_of_sums(report: SumsReport) -> int:
+    return len(report.sums or b"") + len(report.topology_id) + 80
 
 
 def _size(report: WorkerReport) -> int:

@@ -431,6 +431,35 @@ def from_worker_report(
     )
 
 
+def to_sums_report(report: values.SumsReport, *, alone: bool) -> storm.SupervisorWorkerHeartbeat:
+    """`alone`: it names its supervisor, which a batch does for all."""
+    return storm.SupervisorWorkerHeartbeat(
+        storm_id=report.topology_id,
+        executors=[],
+        time_secs=0,
+        port=report.slot.port,
+        supervisor_id=report.slot.node if alone else None,
+        assignment_zxid=report.run[0],
+        launch=report.run[1],
+        sums=report.sums,
+    )
+
+
+def from_sums_report(
+    report: storm.SupervisorWorkerHeartbeat, node: str | None
+) -> values.SumsReport | None:
+    """`node`: the supervisor that a batch names. None for what is none."""
+    node = node if node is not None else report.supervisor_id
+    if node is None or report.port is None or report.sums is None:
+        return None
+    return values.SumsReport(
+        report.storm_id,
+        WorkerSlot(node, report.port),
+        (report.assignment_zxid or 0, report.launch or 0),
+        report.sums,
+    )
+
+
 def to_topology_heartbeats(beats: values.TopologyHeartbeats) -> storm.TopologyHeartbeats:
     return storm.TopologyHeartbeats(
         time_secs=beats.time_secs,

@@ -224,6 +224,16 @@ class WorkerReport:
 
 
 @dataclass(frozen=True, slots=True)
+class SumsReport:
+    """A worker's sums by component on their way to Nimbus, and from there to a page."""
+
+    topology_id: str
+    slot: WorkerSlot
+    run: tuple[int, int]  # as of a WorkerReport
+    sums: bytes | None  # telemetry.sums; None: the worker reports none
+
+
+@dataclass(frozen=True, slots=True)
 class HeardWorker:
     """A worker that reports to the leader, as the next leader gets to know it."""
 

@@ -25,10 +25,12 @@ from squall_common.cluster.state import UndecodedBeat
 from squall_common.cluster.values import (
     Assignment,
     HeardWorker,
+    SumsReport,
     TopologyHeartbeats,
     WorkerReport,
 )
 from squall_common.daemon.logs import get_logger
+from squall_common.telemetry.sums import SUMS_BYTES_MAX
 from squall_common.topology.model import WorkerSlot
 from squall_nimbus.scheduler.monitor import Beats, Monitor
 from squall_thrift.serving.throttle import Throttle
@@ -51,6 +53,8 @@ class _Heard:
     report: WorkerReport
     digest: int  # of its executors
     at: float
+    sums: bytes | None = None
+    sums_at: float = float("-inf")
 
 
 @dataclass(slots=True)
@@ -94,9 +98,37 @@ class Heartbeats:
             of_topology = self._topologies[report.topology_id] = _OfTopology()
         same = before is not None and before.report.executors == report.executors
         executors_digest = before.digest if same and before else digest(report.executors)
-        of_topology.workers[report.slot] = _Heard(self._bounded(report), executors_digest, now)
+        heard = _Heard(self._bounded(report), executors_digest, now)
+        if before is not None and before.report.run == report.run:
+            heard.sums, heard.sums_at = before.sums, before.sums_at
+        of_topology.workers[report.slot] = heard
         of_topology.heard_since = True
         return True
+
+    def take_sums(self, report: SumsReport, now: float) -> bool:
+        """Take in the sums by component of a worker whose heartbeat was taken in, for pages alone:
+        they are no sign of life. Returns whether they were; those of another run, and too many
+        bytes, change nothing."""
+        of_topology = self._topologies.get(report.topology_id)
+        heard = None if of_topology is None else of_topology.workers.get(report.slot)
+        if heard is None or heard.report.run != report.run or report.sums is None:
+            return False
+        if len(report.sums) > SUMS_BYTES_MAX:
+            return False
+        heard.sums, heard.sums_at = report.sums, now
+        return True
+
+    def sums(self, topology_id: str, now: float) -> list[SumsReport]:
+        """The last sums of each worker; None of one that reported none lately."""
+        return [
+            SumsReport(
+                topology_id,
+                slot,
+                heard.report.run,
+                heard.sums if now - heard.sums_at < _FRESH_SECS else None,
+            )
+            for slot, heard in self._of(topology_id).workers.items()
+        ]
 
     def _bounded(self, report: WorkerReport) -> WorkerReport:
         """The report, without a heartbeat that unfolds to too much."""

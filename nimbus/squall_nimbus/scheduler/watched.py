@@ -5,18 +5,19 @@ answer to their workers' heartbeats, and let those workers report several times 
 page shows a change within a second. Without a page, no worker is asked to.
 
 What it costs Nimbus is bounded: the more executors are watched, the less often their workers
-report, down to the usual pace.
+report, down to the usual pace. In between, those of a large topology report sums by component
+(`squall_common.worker_files.watch_file`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from squall_common.worker_files.watch_file import EXECUTORS_A_SECOND
+
 # A page says again every two seconds that it is there.
 _KEPT_SECS = 6.0
 _PERIOD_SECS_MIN = 0.25
-# Reports of this many executors a second take about half a per cent of a core.
-_EXECUTORS_A_SECOND = 600
 _TOPOLOGIES_MAX = 100
 
 
@@ -40,7 +41,7 @@ class WatchedTopologies:
             return {}
         self._forget(now)
         executors = sum(map(self._executors, self._until))
-        period = max(_PERIOD_SECS_MIN, executors / _EXECUTORS_A_SECOND)
+        period = max(_PERIOD_SECS_MIN, executors / EXECUTORS_A_SECOND)
         return {one: period for one in topology_ids if one in self._until}
 
     def _forget(self, now: float) -> None:

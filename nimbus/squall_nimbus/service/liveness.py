@@ -110,6 +110,9 @@ class LivenessCalls(Calls):
         """Take in a worker's heartbeat. One with more executors than its topology has is refused
         before any of them is looked at."""
         monitor, now = self.nimbus.monitor, self.nimbus.clock.monotonic
+        if (sums := convert.from_sums_report(beat, node)) is not None:
+            self.nimbus.heartbeats.take_sums(sums, now())
+            return
         known = monitor.executors(beat.storm_id)
         if not known:
             return  # it has ended, or has no assignment yet
@@ -192,6 +195,16 @@ class LivenessCalls(Calls):
         reports = self.nimbus.heartbeats.reports(topology_id)
         large = sum(len(one.executors) for one in reports) > _EXECUTORS_ON_LOOP_MAX
         return await off_loop_if(large, _worker_heartbeats, reports)
+
+    @operation("getTopologyInfo", by_id="topologyId")
+    async def getWorkerSums(
+        self, call: Call, topologyId: str | None
+    ) -> list[storm.SupervisorWorkerHeartbeat]:
+        self._require_leading()
+        topology_id = needed(topologyId, "topologyId")
+        await self.nimbus.reader.base(topology_id)
+        found = self.nimbus.heartbeats.sums(topology_id, self.nimbus.clock.monotonic())
+        return [convert.to_sums_report(one, alone=True) for one in found]
 
     @operation("processWorkerMetrics", of=_topology_of_metrics)
     async def processWorkerMetrics(self, call: Call, metrics: storm.WorkerMetrics | None) -> None:

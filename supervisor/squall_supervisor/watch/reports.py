@@ -6,23 +6,25 @@ report for another. What was delivered is removed, which tells the worker that i
 this for it.
 
 Nimbus answers which topologies somebody watches. Their workers are let know (`watch_file`), and
-their reports are looked for more often.
+their reports are looked for more often. Those of large topologies also lay sums by component there
+(`sums_file`), which are passed on in the same way but are not waited for: they are no heartbeat.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from squall_common.client.reporting import ReportSender, Way
-from squall_common.cluster.values import WorkerReport
+from squall_common.cluster.values import SumsReport, WorkerReport
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
 from squall_common.topology.model import Executor, WorkerSlot
 from squall_common.worker_files.report_file import read_report, remove_report
-from squall_common.worker_files.watch_file import write_watch
+from squall_common.worker_files.sums_file import take_sums
+from squall_common.worker_files.watch_file import Pace, pace_of, write_watch
 from squall_supervisor.slots.runner import SlotRunner
 
 log = get_logger(__name__)
@@ -92,10 +94,24 @@ class WorkerReports:
                 log.error("reports_not_delivered", error=error, exc_info=error)
 
     def _pause_secs(self) -> float:
+        paces = self._paces(self._workers()).values()
+        soonest = (one.sums_secs or one.report_secs for one in paces)
+        return min([look_secs(self._period_secs), *(secs / _LOOKS for secs in soonest)])
+
+    def _paces(self, workers: Iterable[_Worker]) -> dict[Path, Pace]:
+        """How often the workers are to report whose topology is watched, by folder."""
         watched = self._sender.watched
-        here = {one.topology_id for one in self._workers()} if watched else set()
-        periods = [secs for topology_id, secs in watched.items() if topology_id in here]
-        return min([look_secs(self._period_secs), *(secs / _LOOKS for secs in periods)])
+        found = {
+            one.folder: pace_of(watched[one.topology_id], len(one.executors))
+            for one in workers
+            if one.topology_id in watched
+        }
+        # (Of many small workers that are watched, neither comes more often than usual.)
+        return {
+            folder: pace
+            for folder, pace in found.items()
+            if (pace.sums_secs or pace.report_secs) < self._period_secs
+        }
 
     async def look(self) -> None:
         """Deliver what there is."""
@@ -103,32 +119,37 @@ class WorkerReports:
         if not workers:
             return
         found = await asyncio.to_thread(self._read, workers)
-        if not found:
-            return
+        if found:
+            await self._send(workers, found)
+        paces = self._paces(workers)
+        fast = [one for one in workers if one.folder in paces and paces[one.folder].sums_secs]
+        if fast:
+            await self._sender.send_sums(await asyncio.to_thread(self._take_sums, fast))
+
+    async def _send(self, workers: Sequence[_Worker], found: Sequence[_Found]) -> None:
         way = await self._sender.send([one.report for one in found])
         if way is not Way.NOWHERE:
             folders = {one.folder for one in workers}
             self._watched_at = {f: at for f, at in self._watched_at.items() if f in folders}
-            watched = self._to_let_know(found)
+            watched = self._to_let_know(workers)
             await asyncio.to_thread(_remove, found)
             if watched:
                 await asyncio.to_thread(self._let_know, watched)
 
-    def _to_let_know(self, found: Sequence[_Found]) -> dict[Path, float]:
-        """Folders of workers whose topology is watched, with how often they are to report."""
-        now, watched = self._clock.monotonic(), self._sender.watched
+    def _to_let_know(self, workers: Iterable[_Worker]) -> dict[Path, Pace]:
+        """Those of the workers whose topology is watched that are due to be let know again."""
+        now = self._clock.monotonic()
         return {
-            one.folder: watched[one.report.topology_id]
-            for one in found
-            if watched.get(one.report.topology_id, self._period_secs) < self._period_secs
-            and now - self._watched_at.get(one.folder, float("-inf")) >= _WATCH_AGAIN_SECS
+            folder: pace
+            for folder, pace in self._paces(workers).items()
+            if now - self._watched_at.get(folder, float("-inf")) >= _WATCH_AGAIN_SECS
         }
 
-    def _let_know(self, watched: Mapping[Path, float]) -> None:
+    def _let_know(self, watched: Mapping[Path, Pace]) -> None:
         now = self._clock.monotonic()
-        for folder, secs in watched.items():
+        for folder, pace in watched.items():
             try:
-                write_watch(folder, secs, now + _WATCH_SECS)
+                write_watch(folder, pace, now + _WATCH_SECS)
                 self._watched_at[folder] = now
                 self._watch_failed = False
             except OSError as error:  # the disk is full, or the worker has ended
@@ -176,6 +197,20 @@ class WorkerReports:
                 )
                 found.append(_Found(report, one.folder, read.inode))
         self._bad &= {one.folder for one in workers}
+        return found
+
+    def _take_sums(self, workers: Sequence[_Worker]) -> list[SumsReport]:
+        found = []
+        for one in workers:
+            try:
+                sums = take_sums(one.folder)
+            except (OSError, ValueError) as error:
+                if one.folder not in self._bad:
+                    self._bad.add(one.folder)
+                    log.warning("sums_not_read", folder=one.folder, error=error)
+                continue
+            if sums is not None:
+                found.append(SumsReport(one.topology_id, one.slot, one.run, sums))
         return found
 
 

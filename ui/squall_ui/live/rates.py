@@ -22,7 +22,7 @@ from squall_common.names import is_system_id
 from squall_thrift import storm
 
 WINDOW_SECS = 10
-_SHOWN_SECS = 1.9  # two, and some room
+SHOWN_SECS = 1.9  # two, and some room
 _OLDER_SECS = 15.0  # how much older than the last report another one may be
 _ALL = ":all-time"
 Source = tuple[str, str]  # a component and one of its streams
@@ -252,7 +252,7 @@ class Rates:
                     reports.popleft()
             kept[key] = reports
         self._reports, self._older = kept, older
-        return {key: _flow(reports, _SHOWN_SECS) for key, reports in kept.items()}
+        return {key: _flow(reports, SHOWN_SECS) for key, reports in kept.items()}
 
     def steady(self) -> dict[Key, Flow | None]:
         """What each executor has done in the last ten seconds."""

@@ -28,12 +28,15 @@ from squall_ui.live import graph
 from squall_ui.live.beats import WorkerBeats
 from squall_ui.live.rates import WINDOW_SECS, Flow, Key, Rates, sum_of
 from squall_ui.live.series import Series
+from squall_ui.live.sums import WorkersSums
 from squall_ui.rest.cluster import topology_summary
 from squall_ui.rest.graph import components_of, edges_of
 from squall_ui.rest.topology import checkpoints_json
 
 _TREND_SECS = 120
 _ERROR_CHARS = 300
+# How often it is judged why a large topology is slow: by ten seconds, so one more is not missed.
+_JUDGE_SECS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,18 @@ class Look:
     page: storm.TopologyPageInfo
     info: storm.TopologyInfo
     reports: Sequence[storm.SupervisorWorkerHeartbeat] | None = None  # None: not read
+    sums: Sequence[storm.SupervisorWorkerHeartbeat] | None = None  # of a large one that is watched
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What followed from these answers about a topology's executors."""
+
+    info: storm.TopologyInfo | None  # None: they follow from the page alone
+    page: storm.TopologyPageInfo
+    components: dict[str, dict[str, Any]]
+    steady: dict[str, dict[str, Any]]  # of the last ten seconds
+    sums: dict[str, Flow]
 
 
 class TopologyState:
@@ -54,29 +69,40 @@ class TopologyState:
         self.series = Series()
         self._rates = Rates()
         self._beats = WorkerBeats()
+        self._sums = WorkersSums()
+        # At the last look: whether rates followed from sums alone, so that what executors do (the
+        # `info` then) need not be read again.
+        self.follows_sums = False
+        self.info: storm.TopologyInfo | None = None
+        self._known: _Known | None = None
+        # What is judged, where it follows from sums, and when it was made.
+        self._judged: dict[str, dict[str, Any]] = {}
+        self._judged_at = float("-inf")
 
     def look(self, seen: Look, now_secs: float) -> dict[str, Any]:
         """Take in what was seen; the state as JSON."""
-        if seen.reports is None:
-            self._beats.clear()
-        else:
-            self._beats.take(seen.reports)
-        executors = self._beats.executors(
-            (one for one in seen.info.executors if not is_system_id(one.component_id)),
-            seen.page.workers or (),
-        )
-        flows = self._rates.add(executors)
-        by_component = _by_component(flows)
-        commons = components_of(seen.code, False)
-        components = _components(seen, commons, by_component)
-        steady_flows = _by_component(self._rates.steady())
-        _add_percentiles(components, steady_flows)
-        sums = {name: sum_of(_known(by_component.get(name, {}))) for name in commons}
+        if seen.sums is None:
+            self._sums.clear()
+        have_sums = seen.sums is not None and self._sums.take(seen.sums)
+        self.info, self.follows_sums = seen.info, have_sums and seen.reports is None
+        known = self._described(seen) if self.follows_sums else self._executors(seen)
+        components, steady, sums = known.components, known.steady, known.sums
+        judge = True
+        if have_sums:
+            flows, busiest = self._sums.now(), self._busiest(seen.page.workers or ())
+            components = _with_sums(components, flows, busiest, self._sums.most())
+            sums = {**sums, **{name: flow for name, flow in flows.items() if name in components}}
+            judge = not 0 <= now_secs - self._judged_at < _JUDGE_SECS
+            if judge:
+                flows = self._sums.steady()
+                self._judged = _with_sums(steady, flows, busiest, self._sums.most())
+                self._judged_at = now_secs
+            steady = self._judged
         edges = _edges(seen.code, sums)
-        steady = _components(seen, commons, steady_flows)
         facts = self._facts(seen, steady, now_secs)
         totals = _totals(seen.code, components, sums)
-        self._record(now_secs, components, totals)
+        if judge:
+            self._record(now_secs, components, totals)
         cost = {name: one["processMs"] for name, one in components.items()}
         pairs = [(one["source"], one["target"]) for one in edges]
         return {
@@ -84,8 +110,8 @@ class TopologyState:
             "topology": topology_summary(seen.summary),
             "components": components,
             "edges": edges,
-            "layers": graph.layers(list(commons), pairs),
-            "path": graph.slowest_path(list(commons), list(seen.code.spouts), pairs, cost),
+            "layers": graph.layers(list(components), pairs),
+            "path": graph.slowest_path(list(components), list(seen.code.spouts), pairs, cost),
             "findings": [_finding(one) for one in findings(facts)],
             "workers": [_worker(one) for one in seen.page.workers or ()],
             "totals": totals,
@@ -94,6 +120,55 @@ class TopologyState:
             else checkpoints_json(seen.page.checkpoints),
             "debug": bool(seen.page.debug_options and seen.page.debug_options.enable),
         }
+
+    def _busiest(self, workers: Iterable[storm.WorkerSummary]) -> dict[str, tuple[str, float]]:
+        """Of each component the busiest executor's name, and its share of time in `execute`."""
+        hosts = {(one.supervisor_id or "", one.port or 0): one.host or "" for one in workers}
+        return {
+            name: (
+                _executor_name(
+                    (name, one.first_task, one.last_task, hosts.get(one.slot, ""), one.slot[1])
+                ),
+                _round(min(1.0, one.share)),
+            )
+            for name, one in self._sums.busiest().items()
+        }
+
+    def _described(self, seen: Look) -> _Known:
+        """The components without what their executors do, of which nothing was read."""
+        last = self._known
+        if last is None or last.info is not None or last.page is not seen.page:
+            components = _components(seen, components_of(seen.code, False), {})
+            last = self._known = _Known(None, seen.page, components, components, {})
+        return last
+
+    def _executors(self, seen: Look) -> _Known:
+        """What the executors' reports say. Where nothing new was read, it is not made again: of
+        thousands of executors that takes a while."""
+        if seen.reports is None:
+            last = self._known
+            if last is not None and last.info is seen.info and last.page is seen.page:
+                return last
+            self._beats.clear()
+        else:
+            self._beats.take(seen.reports)
+        executors = self._beats.executors(
+            (one for one in seen.info.executors if not is_system_id(one.component_id)),
+            seen.page.workers or (),
+        )
+        by_component = _by_component(self._rates.add(executors))
+        commons = components_of(seen.code, False)
+        components = _components(seen, commons, by_component)
+        steady_flows = _by_component(self._rates.steady())
+        _add_percentiles(components, steady_flows)
+        self._known = _Known(
+            seen.info,
+            seen.page,
+            components,
+            _components(seen, commons, steady_flows),
+            {name: sum_of(_known_flows(by_component.get(name, {}))) for name in commons},
+        )
+        return self._known
 
     def _facts(
         self, seen: Look, components: Mapping[str, Mapping[str, Any]], now_secs: float
@@ -186,7 +261,7 @@ def _component(
     flows: Mapping[Key, Flow | None],
     stats: storm.ComponentAggregateStats | None,
 ) -> dict[str, Any]:
-    known = list(_known(flows))
+    known = list(_known_flows(flows))
     total = sum_of(known)
     busiest = max(flows, key=lambda key: _busy(flows[key]), default=None)
     busy = _busy(flows[busiest]) if busiest is not None else 0.0
@@ -225,13 +300,52 @@ def _component(
     }
 
 
+def _with_sums(
+    components: Mapping[str, dict[str, Any]],
+    flows: Mapping[str, Flow],
+    busiest: Mapping[str, tuple[str, float]],
+    most: Mapping[str, float],
+) -> dict[str, dict[str, Any]]:
+    """The components with what follows from sums. `busiest`: an executor's name, and its share of
+    time in `execute`; `most`: the tuples a second of the executor that has most."""
+    found = dict(components)
+    for name, one in components.items():
+        if (flow := flows.get(name)) is None:
+            continue
+        spout = one["type"] == "spout"
+        tasks = max(1, one["tasks"])
+        mean = (flow.emitted if spout else flow.executed) / max(1, one["executors"])
+        found[name] = changed = {
+            **one,
+            "emitRate": _round(flow.emitted),
+            "executeRate": _round(flow.executed),
+            "ackRate": _round(flow.acked),
+            "failRate": _round(flow.failed),
+            "executeMs": _round(flow.execute_ms),
+            "processMs": 0.0 if spout else _round(flow.process_ms),
+            "completeMs": _round(flow.complete_ms) if spout else 0.0,
+            "busyMean": _round(flow.busy / max(1, one["executors"])),
+            "skew": _round(max(1.0, most.get(name, 0.0) / mean)) if mean > 0 else 1.0,
+            "blocked": {
+                by: _round(min(1.0, waiting / tasks))
+                for by, waiting in flow.blocked.items()
+                if waiting / tasks >= 0.005
+            },
+        }
+        if name in busiest:
+            changed["busiest"], changed["busy"] = busiest[name]
+        elif not flow.busy:
+            changed["busy"] = 0.0
+    return found
+
+
 def _add_percentiles(
     components: Mapping[str, dict[str, Any]], flows: Mapping[str, Mapping[Key, Flow | None]]
 ) -> None:
     """Show the percentiles of the last ten seconds, where workers report distributions; otherwise
     those stay that Nimbus has computed."""
     for name, one in components.items():
-        found = sum_of(_known(flows.get(name, {}))).percentiles_ms()
+        found = sum_of(_known_flows(flows.get(name, {}))).percentiles_ms()
         if found is not None:
             one["p50"], one["p95"], one["p99"] = map(_round, found)
 
@@ -241,7 +355,7 @@ def _headline(error: str) -> str:
     return split_source(error)[1].rstrip().rpartition("\n")[2][-_ERROR_CHARS:].strip()
 
 
-def _known(flows: Mapping[Key, Flow | None]) -> Iterable[Flow]:
+def _known_flows(flows: Mapping[Key, Flow | None]) -> Iterable[Flow]:
     return (one for one in flows.values() if one is not None)
 
 

@@ -34,6 +34,7 @@ log = get_logger(__name__)
 MAX_AGE_SECS = 0.2
 _SHARE = 0.02  # of Nimbus' time for one kind of answer that is read all the time
 _KEEP_SECS_MAX = 30.0
+_LAST_SECS_MAX = 60.0
 _TIMES_KEPT = 20
 _CALL_SECS = 20.0
 _CONNECT_SECS = 8.0
@@ -137,12 +138,21 @@ class NimbusGateway:
         if found is not None and self._clock() - found.at < max(max_age_secs, _pause(found)):
             self._answers.move_to_end(key)
             return found.value
-        task = self._under_way.get(key)
-        if task is None:
-            task = self._under_way[key] = asyncio.ensure_future(self._fetch(key))
-            task.add_done_callback(lambda done: self._forget(key, done))
+        task = self._begin(key)
         # One caller's hanging up must not take the answer from the others.
         return await asyncio.shield(task)
+
+    async def read_last(self, method: str, *args: Any, max_age_secs: float) -> Any:
+        """The last answer, however long ago it was read, up to a minute: one that is older than
+        `max_age_secs` is read anew meanwhile, for who asks next. Waits only if there is none."""
+        key = (method, *args)
+        found = self._answers.get(key)
+        if found is None or self._clock() - found.at >= _LAST_SECS_MAX:
+            return await self.read(method, *args, max_age_secs=max_age_secs)
+        if self._clock() - found.at >= max(max_age_secs, _pause(found)):
+            self._begin(key)
+        self._answers.move_to_end(key)
+        return found.value
 
     def pause_secs(self, method: str, *args: Any) -> float:
         """How long a caller who reads this over and over should wait in between, at least."""
@@ -164,6 +174,14 @@ class NimbusGateway:
             task.cancel()
         for lane in (self._changes, self._small, self._pages):
             await lane.close()
+
+    def _begin(self, key: tuple[Any, ...]) -> asyncio.Task[Any]:
+        """The call under way, or a new one."""
+        task = self._under_way.get(key)
+        if task is None:
+            task = self._under_way[key] = asyncio.ensure_future(self._fetch(key))
+            task.add_done_callback(lambda done: self._forget(key, done))
+        return task
 
     def _forget(self, key: tuple[Any, ...], done: asyncio.Task[Any]) -> None:
         if self._under_way.get(key) is done:

@@ -10,7 +10,7 @@ import pytest
 
 from squall_common.client.reporting import ReportSender, Way
 from squall_common.cluster.store import ConnectionLostError
-from squall_common.cluster.values import WorkerReport
+from squall_common.cluster.values import SumsReport, WorkerReport
 from squall_common.daemon.clock import ManualClock
 from squall_common.errors import NimbusConnectionError
 from squall_common.topology.model import Executor, WorkerSlot
@@ -216,3 +216,27 @@ async def test_thousands_of_executors_are_listed_by_the_heartbeat_alone(nimbus, 
     await sender.send([replace(REPORT, executors=many)])
     await sender.send([replace(REPORT, executors=many, heartbeat=b"")])
     assert [len(c.worker_heartbeats[0].executors) for _, c in nimbus.calls] == [0, 2_000]
+
+
+async def test_sums_travel_over_the_connection_that_takes_reports_and_are_never_kept(
+    nimbus: Nimbus,
+) -> None:
+    clock = ManualClock()
+    sender = nimbus.sender(clock, supervisor_id="sup-a", call_bytes_max=50_000)
+    sums = [
+        SumsReport("wc-1-1", WorkerSlot("sup-a", port), (7, 3), b"s" * 20_000) for port in range(3)
+    ]
+    await sender.send_sums(sums)
+    assert nimbus.calls == []
+    nimbus.watched = {"wc-1-1": 1.5}
+    await sender.send([REPORT])
+    await sender.send_sums(sums)
+    batches = [call[1].worker_heartbeats for call in nimbus.calls[1:]]
+    assert [[beat.port for beat in batch] for batch in batches] == [[0, 1], [2]]
+    assert all(beat.sums and beat.report is None for batch in batches for beat in batch)
+    assert sender.watched == {"wc-1-1": 1.5}
+    nimbus.fails = [NimbusConnectionError("lost")]
+    await sender.send_sums(sums)
+    assert nimbus.closed == 1
+    assert nimbus.nodes == {}
+    assert await sender.send([REPORT]) is Way.NIMBUS

@@ -7,25 +7,45 @@ from pathlib import Path
 
 import pytest
 
-from squall_common.worker_files.watch_file import WATCH_FILE, read_watch, write_watch
+from squall_common.worker_files.watch_file import (
+    WATCH_FILE,
+    Pace,
+    pace_of,
+    read_watch,
+    write_watch,
+)
+
+FAST, LARGE = Pace(0.25), Pace(8.0, 0.25)
 
 
 def test_a_watch_is_valid_until_its_end(tmp_path: Path) -> None:
     assert read_watch(tmp_path, 100.0) is None
-    write_watch(tmp_path, 0.25, 108.0)
-    assert read_watch(tmp_path, 107.9) == 0.25
+    write_watch(tmp_path, FAST, 108.0)
+    assert read_watch(tmp_path, 107.9) == FAST
     assert read_watch(tmp_path, 108.0) is None
-    write_watch(tmp_path, 0.5, 116.0)
-    assert read_watch(tmp_path, 110.0) == 0.5
+    write_watch(tmp_path, LARGE, 116.0)
+    assert read_watch(tmp_path, 110.0) == LARGE
 
 
 def test_a_file_of_an_earlier_boot_means_nothing(tmp_path: Path) -> None:
-    write_watch(tmp_path, 0.25, 900_000.0)
+    write_watch(tmp_path, FAST, 900_000.0)
     assert read_watch(tmp_path, 100.0) is None
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"0.25", b"x y", b"nan 108", b"-1 108", b"0 108", b"0.2 1 2"]
+    "data",
+    [
+        b"",
+        b"0.25",
+        b"0.25 108",
+        b"x 0 y",
+        b"nan 0 108",
+        b"-1 0 108",
+        b"0 0 108",
+        b"0.2 -1 108",
+        b"0.2 inf 108",
+        b"0.2 0 1 2",
+    ],
 )
 def test_what_no_supervisor_writes_counts_as_none(tmp_path: Path, data: bytes) -> None:
     (tmp_path / WATCH_FILE).write_bytes(data)
@@ -40,8 +60,8 @@ def test_a_worker_that_lays_traps_harms_nothing(tmp_path: Path) -> None:
         folder = tmp_path / trap.__name__
         folder.mkdir()
         trap(victim, folder / WATCH_FILE)
-        write_watch(folder, 0.25, 108.0)
-        assert read_watch(folder, 100.0) == 0.25
+        write_watch(folder, FAST, 108.0)
+        assert read_watch(folder, 100.0) == FAST
         assert victim.read_text() == "precious"
     pipe = tmp_path / "pipe"
     pipe.mkdir()
@@ -50,4 +70,15 @@ def test_a_worker_that_lays_traps_harms_nothing(tmp_path: Path) -> None:
     link = tmp_path / "other-link"
     link.symlink_to(tmp_path)
     with pytest.raises(OSError):
-        write_watch(link, 0.25, 108.0)
+        write_watch(link, FAST, 108.0)
+
+
+def test_a_worker_with_many_executors_reports_sums_in_between() -> None:
+    """The larger its topology, the less often a worker reports all statistics; how often it may
+    report sums depends on how many workers there are."""
+    for executors in (1, 50, 150, 5_000):
+        assert pace_of(0.25, executors) == Pace(0.25)
+    assert pace_of(1_000 / 600, 250) == Pace(1_000 / 600, 0.25)  # in four workers
+    assert pace_of(5_000 / 600, 10).sums_secs == pytest.approx(2.5)  # in 500
+    for executors in (1, 2, 3):  # thousands of small workers
+        assert pace_of(5_000 / 600, executors).sums_secs is None

@@ -12,10 +12,12 @@ from squall_common.cluster.state import UndecodedBeat
 from squall_common.cluster.values import (
     Assignment,
     HeardWorker,
+    SumsReport,
     TopologyHeartbeats,
     WorkerHeartbeat,
     WorkerReport,
 )
+from squall_common.telemetry.sums import SUMS_BYTES_MAX
 from squall_common.topology.model import Executor, WorkerSlot
 from squall_nimbus.scheduler.heartbeats import WRITE_SECS, Heartbeats, launched, plain_bytes_max
 from squall_nimbus.scheduler.monitor import Monitor
@@ -209,3 +211,28 @@ def test_a_stop_of_nimbus_itself_counts_for_nobody() -> None:
     monitor.pause()
     assert monitor.awake(1200, 200)
     assert monitor.dead(ID, PORTS, 900) == set()  # no verdict while it is not connected
+
+
+def test_sums_are_those_of_the_worker_that_is_heard_and_not_for_long(heartbeats) -> None:
+    def sums(data: bytes | None, run: tuple[int, int] = (7, 1)) -> SumsReport:
+        return SumsReport(ID, SLOT, run, data)
+
+    assert not heartbeats.take_sums(sums(b"one"), 0)
+    assert heartbeats.sums(ID, 0) == []
+    heartbeats.take(report(), 0)
+    assert heartbeats.sums(ID, 0) == [sums(None)]
+    assert heartbeats.take_sums(sums(b"one"), 1)
+    assert not heartbeats.take_sums(sums(b"other", (8, 1)), 1)
+    assert not heartbeats.take_sums(sums(b"x" * (SUMS_BYTES_MAX + 1)), 1)
+    heartbeats.take(report(time_secs=2), 2)
+    assert heartbeats.sums(ID, 10) == [sums(b"one")]
+    assert heartbeats.sums(ID, 11) == [sums(None)]
+    heartbeats.take(report(time_secs=3, run=(8, 1)), 3)
+    assert heartbeats.sums(ID, 3) == [sums(None, (8, 1))]
+
+
+def test_sums_are_no_sign_of_life(monitor, heartbeats) -> None:
+    heartbeats.take(report(), 0)
+    for now in range(1, 60):
+        heartbeats.take_sums(SumsReport(ID, SLOT, (7, 1), b"%d" % now), now)
+    assert monitor.dead(ID, PORTS, 60) == {E1}

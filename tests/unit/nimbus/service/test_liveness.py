@@ -12,6 +12,7 @@ from squall_common.cluster.stores.memory import MemoryEnsemble
 from squall_common.cluster.values import (
     ExecutorStats,
     SpoutStats,
+    SumsReport,
     WorkerHeartbeat,
     WorkerReport,
 )
@@ -98,6 +99,25 @@ async def test_clients_see_the_last_report_at_once(nimbus, topology_id) -> None:
     assert await nimbus.state.worker_beats(topology_id) == {}
 
 
+async def test_sums_come_back_as_they_were_reported_beside_workers_without_any(
+    nimbus, topology_id
+) -> None:
+    one = await report(nimbus, topology_id)
+    await send(nimbus, one)
+    sums = SumsReport(topology_id, SLOT, one.run, b"sums")
+    (none,) = await nimbus.call("getWorkerSums", topology_id)
+    assert (none.supervisor_id, none.port, none.sums) == ("sup-a", 6700, None)
+    await nimbus.call(
+        "sendSupervisorWorkerHeartbeats",
+        storm.SupervisorWorkerHeartbeats(
+            supervisor_id="sup-a", worker_heartbeats=[convert.to_sums_report(sums, alone=False)]
+        ),
+    )
+    (back,) = await nimbus.call("getWorkerSums", topology_id)
+    assert convert.from_sums_report(back, None) == sums
+    assert nimbus.nimbus.heartbeats.reports(topology_id) == [one]
+
+
 async def test_supervisors_learn_which_of_their_topologies_are_watched(nimbus, topology_id) -> None:
     async def answer() -> dict[str, float]:
         beat = convert.to_worker_report(await report(nimbus, topology_id, 7), alone=False)
@@ -146,7 +166,12 @@ async def test_reports_for_what_is_not_there_change_nothing(nimbus, topology_id)
         await nimbus.call("sendSupervisorWorkerHeartbeat", beat)
     with pytest.raises(storm.NotAliveException):
         await nimbus.call("getWorkerHeartbeats", "ended-9-9")
-    for method in ("sendSupervisorWorkerHeartbeats", "getWorkerHeartbeats", "watchTopology"):
+    for method in (
+        "sendSupervisorWorkerHeartbeats",
+        "getWorkerHeartbeats",
+        "getWorkerSums",
+        "watchTopology",
+    ):
         with pytest.raises(ThriftApplicationError, match="is missing"):
             await nimbus.call(method, None)
 

@@ -13,24 +13,29 @@ from typing import Any
 import pytest
 
 from squall_common.client.reporting import Way
-from squall_common.cluster.values import WorkerReport
+from squall_common.cluster.values import SumsReport, WorkerReport
 from squall_common.daemon.clock import ManualClock
 from squall_common.topology.model import Executor, WorkerSlot
 from squall_common.worker_files.launch_spec import Incarnation
 from squall_common.worker_files.report_file import REPORT_FILE, has_report, write_report
-from squall_common.worker_files.watch_file import read_watch
+from squall_common.worker_files.sums_file import SUMS_FILE, write_sums
+from squall_common.worker_files.watch_file import Pace, read_watch
 from squall_supervisor.watch.reports import WorkerReports
 
 
 class Sender:
     def __init__(self) -> None:
         self.sent: list[Sequence[WorkerReport]] = []
+        self.sums: list[SumsReport] = []
         self.way = Way.NIMBUS
         self.watched: dict[str, float] = {}
 
     async def send(self, reports: Sequence[WorkerReport]) -> Way:
         self.sent.append(reports)
         return self.way
+
+    async def send_sums(self, sums: Sequence[SumsReport]) -> None:
+        self.sums += sums
 
     async def close(self) -> None:
         pass
@@ -57,12 +62,18 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def reports(tmp_path: Path, sender: Sender, clock: ManualClock) -> WorkerReports:
-    for worker_id in ("w1", "w2"):
-        (tmp_path / worker_id).mkdir()
+def runners() -> dict[int, Any]:
     idle = runner("w3", "x-1-1")
     idle.process = None
-    runners: Any = {6700: runner("w1", "a-1-1"), 6701: runner("w2", "b-2-1"), 6702: idle}
+    return {6700: runner("w1", "a-1-1"), 6701: runner("w2", "b-2-1"), 6702: idle}
+
+
+@pytest.fixture
+def reports(
+    tmp_path: Path, sender: Sender, clock: ManualClock, runners: dict[int, Any]
+) -> WorkerReports:
+    for worker_id in ("w1", "w2"):
+        (tmp_path / worker_id).mkdir()
     return WorkerReports(
         runners,
         sender,  # type: ignore[arg-type]
@@ -120,23 +131,44 @@ async def test_a_worker_of_a_watched_topology_is_let_know_as_long_as_it_is_watch
     sender.watched = {"a-1-1": 0.25}
     for _ in range(10):
         await report()
-        assert read_watch(w1, clock.monotonic()) == 0.25
+        assert read_watch(w1, clock.monotonic()) == Pace(0.25)
         assert read_watch(w2, clock.monotonic()) is None
         clock.advance(2.0)
     sender.watched = {}
     await report()
-    assert read_watch(w1, clock.monotonic()) == 0.25
+    assert read_watch(w1, clock.monotonic()) == Pace(0.25)
     clock.advance(8.0)
     assert read_watch(w1, clock.monotonic()) is None
 
 
-async def test_a_large_topology_that_is_watched_reports_as_usual(
+async def test_of_thousands_of_small_workers_none_reports_more_often(
     tmp_path: Path, reports, sender, clock
 ) -> None:
     sender.watched = {"a-1-1": 8.5}
     write_report(tmp_path / "w1", 100, b"beat")
     await reports.look()
     assert read_watch(tmp_path / "w1", clock.monotonic()) is None
+
+
+async def test_a_large_worker_that_is_watched_reports_sums_which_are_passed_on(
+    tmp_path: Path, reports, sender, runners, clock
+) -> None:
+    runners[6700].slot.assignment.executors = tuple(Executor(n, n) for n in range(1, 1001))
+    sender.watched = {"a-1-1": 8.5}
+    w1, w2 = tmp_path / "w1", tmp_path / "w2"
+    write_report(w1, 100, b"beat")
+    await reports.look()
+    assert read_watch(w1, clock.monotonic()) == Pace(8.5, 0.25)
+    assert reports._pause_secs() == pytest.approx(0.25 / 3)
+    write_sums(w1, b"sums")
+    write_sums(w2, b"of what is not watched")
+    await reports.look()
+    await reports.look()
+    assert sender.sums == [SumsReport("a-1-1", WorkerSlot("sup-a", 6700), (17, 4), b"sums")]
+    assert (w2 / SUMS_FILE).exists()
+    (w1 / SUMS_FILE).write_bytes(b"damaged")
+    await reports.look()
+    assert len(sender.sums) == 1
 
 
 async def test_reports_of_watched_topologies_are_looked_for_more_often(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.support import ui_structs
 
+from squall_common.telemetry.sums import ComponentSums, WorkerSums, encode_sums
 from squall_thrift import storm
 from squall_ui.live.state import Look, TopologyState
 
@@ -84,3 +85,62 @@ def test_why_nothing_moves_is_said_first(summary: dict[str, Any], part: str) -> 
 
 def test_the_error_of_a_component_is_the_last_line_of_its_traceback() -> None:
     assert look(measured())["components"]["split"]["error"] == "ValueError: no"
+
+
+def sums_at(ms: int, executed: int) -> storm.SupervisorWorkerHeartbeat:
+    split = ComponentSums(
+        executed=executed,
+        acked=executed,
+        busy_secs=executed / 1_000,
+        execute_secs=executed / 1_000,
+        by_source=(("lines", "default", executed),),
+        busiest=(7, 8, 1.02),
+        most_a_second=60.0,
+    )
+    made_up = ComponentSums(executed=10**9)
+    components = {
+        "lines": ComponentSums(emitted=executed, acked=executed, process_secs=executed / 100),
+        "split": split,
+        "not-there": made_up,
+    }
+    return storm.SupervisorWorkerHeartbeat(
+        storm_id=ui_structs.ID,
+        executors=[],
+        time_secs=0,
+        port=6700,
+        supervisor_id="sup-1",
+        sums=encode_sums(WorkerSums(ms, components)),
+    )
+
+
+def test_a_large_topology_shows_what_its_workers_sums_say() -> None:
+    """A rate that drops is shown at once, and nothing of the executors is read meanwhile."""
+    state, info, page = TopologyState(), ui_structs.topology_info(), measured()
+    shown = []
+    for quarter in range(13):
+        executed = 25 * min(quarter, 8)
+        seen = Look(
+            ui_structs.summary(),
+            ui_structs.code(),
+            page,
+            info,
+            sums=[sums_at(60_000 + 250 * quarter, executed)],
+        )
+        shown.append(state.look(seen, NOW + quarter / 4))
+        assert state.follows_sums == (quarter > 0)
+    lines, split = shown[8]["components"]["lines"], shown[8]["components"]["split"]
+    assert (lines["emitRate"], lines["completeMs"], lines["processMs"]) == (100, 10, 0)
+    assert (split["executeRate"], split["executeMs"], split["p50"]) == (100, 1.0, 0.0123)
+    # (The clocks of a worker's loop and of its counters are two.)
+    assert (split["busy"], split["busiest"]) == (1.0, "tasks 7 to 8 on node1:6700")
+    assert split["skew"] == pytest.approx(60 / (100 / split["executors"]))
+    assert shown[8]["edges"][0]["rate"] == 100
+    assert [one["components"]["split"]["executeRate"] for one in shown[9:]] == [87.5, 75, 62.5, 50]
+    assert list(shown[8]["components"]) == ["lines", "split"]
+    times, values = state.series.read("split.rate", 60)
+    assert times
+    assert max(value for value in values if value is not None) > 50
+    # They end, for example because no page watches any more.
+    last = state.look(Look(ui_structs.summary(), ui_structs.code(), page, info), NOW + 4)
+    assert not state.follows_sums
+    assert last["components"]["split"]["executeRate"] != 50

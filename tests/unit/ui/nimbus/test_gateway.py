@@ -57,6 +57,21 @@ async def test_an_answer_serves_until_it_is_too_old() -> None:
     assert await gateway.read("a", "other") == 3
 
 
+async def test_the_last_answer_serves_while_a_newer_one_is_read() -> None:
+    nimbus = Nimbus()
+    gateway = nimbus.gateway()
+    assert await gateway.read_last("a", max_age_secs=3.0) == 1
+    nimbus.now = 4.0
+    nimbus.hold = asyncio.Event()
+    assert await gateway.read_last("a", max_age_secs=3.0) == 1
+    assert await gateway.read_last("a", max_age_secs=3.0) == 1
+    nimbus.hold.set()
+    assert await gateway.read("a") == 2
+    assert len(nimbus.calls) == 2
+    nimbus.now = 120.0
+    assert await gateway.read_last("a", max_age_secs=3.0) == 3
+
+
 async def test_what_costs_nimbus_much_is_asked_for_seldom() -> None:
     """An answer that takes 0.2 s is kept for 10 s: a fiftieth of Nimbus' time."""
     nimbus = Nimbus()
