@@ -17,6 +17,7 @@ from squall_common.daemon.web import WebServer
 from squall_common.security.acl import ClusterAcl
 from squall_common.security.identity import Role
 from squall_common.security.web_origin import known_hosts
+from squall_common.telemetry.page import DaemonMetrics
 from squall_ui.live.hub import Hub
 from squall_ui.nimbus.gateway import NimbusGateway
 from squall_ui.pages import shell
@@ -56,6 +57,7 @@ class UiServer:
         def make_hub(nimbus: NimbusGateway) -> Hub:
             return Hub(nimbus, logviewers=logviewers)
 
+        self.metrics = DaemonMetrics("ui")
         self.nimbus = NimbusGateway(client)
         self.viewers: OneViewer | UserViewers
         if secured is None:
@@ -86,6 +88,7 @@ class UiServer:
                 *self.logs.routes(),
                 *Reports(self.viewers, client).routes(),
                 *static_routes(),
+                self.metrics.route(),
                 *([] if secured is None else secured.routes(options.ui_title, self._ended)),
                 *shell.routes(site, secured=secured is not None),
             ],
@@ -98,6 +101,7 @@ class UiServer:
             authenticator=None if secured is None else secured.peers,
             insecure=options.storm_security_insecure,
             hosts=known_hosts(options.storm_http_hosts, names),
+            observe=self.metrics.observe_requests(),
         )
         self.host = host
 
@@ -113,12 +117,14 @@ class UiServer:
     async def start(self) -> None:
         """Listen, and begin to read the cluster. Raises SquallError."""
         await self.http.start()
+        self.metrics.start()
         if self.secured is not None:
             self.secured.start()
         self.viewers.start()
 
     async def stop(self) -> None:
         """Close the listener and the connections to Nimbus and to logviewers."""
+        self.metrics.stop()
         await self.viewers.close()
         await self.http.stop()
         await self.logs.close()

@@ -152,8 +152,11 @@ class WebServer:
         authenticator: WebAuthenticator | None = None,
         insecure: bool = False,
         hosts: Collection[str] = (),
+        observe: Callable[[str, int], None] | None = None,
     ) -> None:
-        """`idle_timeout_secs` is how long a connection may be without a whole request's head."""
+        """`idle_timeout_secs` is how long a connection may be without a whole request's head.
+        `observe` is called with the route ("GET /drpc/{function}"; "other" for what has none) and
+        the status of each answer, when it begins."""
         undeclared = [f"{route.method} {route.path}" for route in routes if not route.permission]
         if undeclared:
             raise TypeError(f"{name}: no permission is declared for {', '.join(undeclared)}")
@@ -170,6 +173,8 @@ class WebServer:
         self._connections_max = connections_max
         app = web.Application(middlewares=[self._answer], client_max_size=body_bytes_max)
         app.on_response_prepare.append(_add_headers)
+        if observe is not None:
+            app.on_response_prepare.append(_observer(observe))
         for route in routes:
             app.router.add_route(route.method, route.path, self._guarded(route))
         self._runner = web.AppRunner(
@@ -440,6 +445,18 @@ def _checked(handle: Callable[..., Awaitable[web.StreamResponse]]) -> Any:
         return await handle(request)
 
     return checked
+
+
+def _observer(
+    observe: Callable[[str, int], None],
+) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
+    async def prepared(request: web.Request, response: web.StreamResponse) -> None:
+        resource = request.match_info.route.resource
+        # (What a caller makes up, path or method, is no label.)
+        name = "other" if resource is None else f"{request.method} {resource.canonical}"
+        observe(name, response.status)
+
+    return prepared
 
 
 class _Refusal(asyncio.Protocol):

@@ -72,6 +72,16 @@ class DaemonMetrics:
         self._calls.labels(method, status).inc()
         self._call_secs.labels(method).observe(secs)
 
+    def observe_requests(self) -> Callable[[str, int], None]:
+        """For `WebServer(observe=...)`: count its answers. Once a daemon."""
+        answers = Counter(
+            "squall_http_requests",
+            "HTTP requests answered, by route and status; other: no such address.",
+            ["route", "status"],
+            registry=self.registry,
+        )
+        return lambda route, status: answers.labels(route, str(status)).inc()
+
     def follow(self, store: Store) -> None:
         """Count the requests to ZooKeeper, and the changes of its session. Before it starts."""
         secs = Histogram(

@@ -13,6 +13,7 @@ from squall_common.daemon.web import WebServer
 from squall_common.security.acl import ClusterAcl, Members, impersonation_of
 from squall_common.security.identity import Role
 from squall_common.security.web_origin import known_hosts
+from squall_common.telemetry.page import DaemonMetrics
 from squall_thrift import storm
 from squall_ui.logviewer.access import LogAccess, LogLists
 from squall_ui.logviewer.places import Places
@@ -64,6 +65,7 @@ class LogServer:
             self._lists.open()
             authorizer = secured.access
             access = LogAccess(authorizer, self._lists)
+        self.metrics = DaemonMetrics("logviewer")
         self.host = options.storm_bind_host
         names = [self.host]
         if options.storm_local_hostname:
@@ -72,6 +74,7 @@ class LogServer:
             [
                 *LogRoutes(places, access).routes(),
                 *static_routes(),
+                self.metrics.route(),
                 *([] if self.secured is None else self.secured.routes("Logs", self._ended)),
             ],
             name="logviewer",
@@ -81,6 +84,7 @@ class LogServer:
             authenticator=None if self.secured is None else self.secured.peers,
             insecure=options.storm_security_insecure,
             hosts=known_hosts(options.storm_http_hosts, names),
+            observe=self.metrics.observe_requests(),
         )
 
     @property
@@ -91,12 +95,14 @@ class LogServer:
     async def start(self) -> None:
         """Listen. Raises SquallError."""
         await self.http.start()
+        self.metrics.start()
         if self.secured is not None and self._lists is not None:
             self.secured.start()
             self._lists.start()
 
     async def stop(self) -> None:
         """Close everything."""
+        self.metrics.stop()
         await self.http.stop()
         if self.secured is not None and self._lists is not None:
             await self._lists.close()

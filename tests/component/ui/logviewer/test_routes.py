@@ -73,6 +73,13 @@ async def test_a_log_is_shown_as_text_never_as_markup(logs: Client, file: str) -
     assert "line 100 " not in text
 
 
+async def test_prometheus_finds_how_requests_were_answered(logs: Client) -> None:
+    await logs.get("/api/v1/log", file="not-there")
+    _, text, _ = await logs.get("/metrics")
+    assert 'squall_http_requests_total{route="GET /api/v1/log",status="404"} 1.0' in text
+    assert 'squall_build{daemon="logviewer"' in text
+
+
 async def test_lines_with_a_text(logs: Client) -> None:
     _, text, _ = await logs.get("/api/v1/log", file=FILE, grep="line 29")
     assert "111 lines" in text

@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import jsonschema
 import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from tests.support.fake_nimbus import FakeNimbus, fake_nimbus
 from tests.support.ui_structs import ID, answer_everything, summary
 
@@ -232,6 +233,26 @@ async def test_numbers_are_where_clients_look_for_them(ui: Client) -> None:
     graph = await ui.get(f"/topology/{ID}/visualization")
     assert graph["lines"][":transferred"] == {"default": 2400}
     assert graph["split"][":inputs"][0][":grouping"] == "shuffle"
+
+
+async def test_prometheus_finds_how_requests_were_answered(ui: Client) -> None:
+    await ui.get("/cluster/summary")
+    await ui.ask("GET", "/topology/not-there-1-1")
+    await ui.ask("GET", "/made-up/" + "x" * 100)
+    url = f"http://127.0.0.1:{ui.server.http.port}/metrics"
+    async with ui.session.get(url) as response:
+        assert response.headers["Content-Type"].startswith("application/openmetrics-text")
+        families = text_string_to_metric_families(await response.text())  # type: ignore[no-untyped-call]
+    samples = [sample for family in families for sample in family.samples]
+    answers = {
+        (one.labels["route"], one.labels["status"]): one.value
+        for one in samples
+        if one.name == "squall_http_requests_total"
+    }
+    assert answers["GET /api/v1/cluster/summary", "200"] == 1
+    assert answers["GET /api/v1/topology/{id}", "404"] == 1
+    assert not [route for route, _ in answers if "xxx" in route]
+    assert [one.labels["daemon"] for one in samples if one.name == "squall_build"] == ["ui"]
 
 
 async def test_a_topology_is_found_by_its_name_too(ui: Client) -> None:
