@@ -235,12 +235,14 @@ def inputs(
 
 
 def capacity(stats: ExecutorStats, uptime_secs: int) -> float:
-    """Return the share of the last ten minutes that a bolt's executor spent in `execute`."""
+    """Return the share of the last ten minutes that a bolt's executor spent in `execute`, at most
+    1: the uptime is in whole seconds, the window may be some seconds longer, and an async bolt
+    executes several tuples at once."""
     secs = min(uptime_secs, int(_CAPACITY_WINDOW))
     if secs <= 0:
         return 0.0
     busy_ms = sum(one.execute.total for one in inputs(stats, _CAPACITY_WINDOW).values())
-    return busy_ms / (secs * 1000)
+    return min(1.0, busy_ms / (secs * 1000))
 
 
 def known_window(window: str | None) -> str:

@@ -165,7 +165,9 @@ def flow_between(old: Counts, new: Counts) -> Flow:
         executed=executed / secs,
         acked=acked / secs,
         failed=max(0, new.failed - old.failed) / secs,
-        busy=busy_ms / (secs * 1000),
+        # (An async bolt executes several tuples at once; and the clocks of a worker's loop and of
+        # its counters are two.)
+        busy=min(1.0, busy_ms / (secs * 1000)),
         execute_ms=max(0.0, new.execute_ms - old.execute_ms) / executed if executed else 0.0,
         process_ms=max(0.0, new.process_ms - old.process_ms) / acked if acked else 0.0,
         complete_ms=max(0.0, new.complete_ms - old.complete_ms) / acked if acked else 0.0,

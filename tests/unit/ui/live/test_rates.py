@@ -184,3 +184,9 @@ def test_an_executor_that_restarts_when_it_is_young_begins_anew() -> None:
     (flow,) = flows(rates, bolt(4, 20))
     assert flow is not None
     assert flow.executed == 5.0
+
+
+def test_no_executor_is_busy_for_more_than_all_of_its_time() -> None:
+    old = Counts(100.0, executed=0, busy_ms=0.0)
+    assert flow_between(old, Counts(102.0, executed=10, busy_ms=2_040.0)).busy == 1.0
+    assert flow_between(old, Counts(102.0, executed=10, busy_ms=1_000.0)).busy == 0.5
