@@ -32,6 +32,27 @@ _FILE = re.compile(
 )
 _UNREADABLE = re.compile(r"MALFORMED_RECORD|FAILED_READ_FILE|CANNOT_READ_FILE|Malformed records")
 _FULL = "No space left on device"
+# What Spark says, what that means, and what to do. (The page `how-to/spark-troubleshooting` has
+# more.)
+_KNOWN = (
+    (
+        "Python worker exited unexpectedly",
+        "a Python worker of Spark's ended in the middle of its work: the kernel killed it because "
+        "memory was short, or native code crashed",
+        "more tasks hold less each: --parallelism COMPONENT=N; see also dmesg, and the end of",
+    ),
+    (
+        "Java heap space",
+        "the JVM has no memory left (Java heap space)",
+        "give it more: --spark-conf spark.driver.memory=4g (on a cluster spark.executor.memory); "
+        "the stack is in",
+    ),
+    (
+        "No module named 'squall",
+        "the Python of an executor has no squall, or another version of it",
+        "install this version there, or name another Python: PYSPARK_PYTHON; see",
+    ),
+)
 _FILES_MAX = 1_000
 
 
@@ -65,6 +86,9 @@ def diagnose(error: BaseException, inputs: Sequence[DataSet], log_file: str) -> 
         if missing is not None:
             return SquallError(f"{missing} ({ours})", hint=hint)
         return SquallError(ours, hint=hint)
+    for said, meaning, remedy in _KNOWN:
+        if said in text:
+            return SquallError(meaning, hint=f"{remedy} {log_file}")
     return SquallError(f"Spark: {innermost(text) or type(error).__name__}", hint=f"see {log_file}")
 
 

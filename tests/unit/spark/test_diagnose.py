@@ -45,12 +45,36 @@ def test_a_full_disk_in_a_component_names_it() -> None:
 
 
 def test_the_innermost_cause_is_the_message() -> None:
-    cause = "java.lang.OutOfMemoryError: Java heap space"
+    cause = "java.lang.IllegalStateException: no such block"
     found = diagnose(RuntimeError(ABORTED.format(cause=cause)), [], "spark.log")
-    assert found.message == "Spark: OutOfMemoryError: Java heap space"
+    assert found.message == "Spark: IllegalStateException: no such block"
     assert innermost("[PATH_NOT_FOUND] Path does not exist. SQLSTATE: 42K03\n at x") == (
         "[PATH_NOT_FOUND] Path does not exist. SQLSTATE: 42K03"
     )
+
+
+@pytest.mark.parametrize(
+    ("cause", "message", "hint"),
+    [
+        ("java.lang.OutOfMemoryError: Java heap space", "JVM has no memory left", "driver.memory"),
+        (
+            "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)",
+            "a Python worker of Spark's ended in the middle of its work",
+            "--parallelism COMPONENT=N",
+        ),
+        (
+            "org.apache.spark.SparkException: Error from python worker:\n"
+            "  ModuleNotFoundError: No module named 'squall_spark'",
+            "the Python of an executor has no squall",
+            "PYSPARK_PYTHON",
+        ),
+    ],
+)
+def test_what_is_known_of_spark_comes_with_a_remedy(cause: str, message: str, hint: str) -> None:
+    found = diagnose(RuntimeError(ABORTED.format(cause=cause)), [], "spark.log")
+    assert message in found.message
+    assert hint in (found.hint or "")
+    assert (found.hint or "").endswith(" spark.log")
 
 
 def test_a_job_that_spark_gives_up_says_why() -> None:
