@@ -17,6 +17,26 @@ CONF = [
 # Every Java here, also of commands, lives for seconds only: the optimizing compiler and more
 # threads to collect garbage cost it a quarter of its time.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Each of two processes takes one file after the other: those that take longest are first, so that
+# both end at about the same time.
+LONGEST = (
+    "test_spark_kafka.py",
+    "test_report.py",
+    "test_one_answer.py",
+    "test_spark_kill.py",
+    "test_spark_standalone.py",
+    "test_current.py",
+    "test_python.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def place(item: pytest.Item) -> int:
+        name = item.path.name
+        mine = item.path.parent == Path(__file__).parent
+        return LONGEST.index(name) if mine and name in LONGEST else len(LONGEST)
+
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="session")

@@ -36,7 +36,7 @@ def gathered(spark: Any, folder: str) -> Sums:
 
 def test_spark_gathers_what_this_process_does(spark: Any, tmp_path: Path) -> None:
     for number, written in enumerate(
-        (rows(), rows_with_keys_left_out(), rows_with_a_task_away(), [*rows(), *ahead()])
+        ([*rows(), *ahead()], [*rows_with_keys_left_out(), *rows_with_a_task_away()])
     ):
         folder = str(tmp_path / str(number))
         put(folder, written)
@@ -161,9 +161,7 @@ def reported(spark: Any, history: str, name: str) -> dict[str, Any]:
 
 def test_missing_inputs_are_reported_before_spark_starts(tmp_path: Path) -> None:
     for arguments, said in (
-        (["top", "--history", str(tmp_path / "none")], "there is no history folder"),
         (["top", "--history", str(tmp_path)], "no history of a topology 'top'"),
-        (["top", "--since", "soon"], "'soon' is not a time"),
         (["top", "--master", "mars"], "'mars' is not a Spark master"),
     ):
         done = storm("spark", "report", *arguments, cwd=tmp_path)

@@ -59,7 +59,7 @@ def committed(kafka: KafkaServer, topic: str) -> list[Any]:
         consumer.close()
 
 
-def wait_until(condition: Callable[[], bool], timeout_secs: float = 200.0) -> None:
+def wait_until(condition: Callable[[], bool], timeout_secs: float = 400.0) -> None:
     deadline = time.monotonic() + timeout_secs
     while not condition():
         assert time.monotonic() < deadline, "not so in time"
@@ -92,7 +92,7 @@ def end_all(process: subprocess.Popen[bytes], folder: Path) -> None:
 
 
 # Two Sparks start, one after the other, and a broker twice.
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_kills_of_driver_and_broker_lose_and_repeat_nothing(
     kafka: KafkaServer, tmp_path: Path
 ) -> None:

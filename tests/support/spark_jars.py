@@ -44,6 +44,13 @@ KAFKA: Mapping[str, str] = {
     ),
 }
 
+# Java's driver of PostgreSQL.
+POSTGRESQL: Mapping[str, str] = {
+    "org.postgresql:postgresql:42.7.8": (
+        "2a32a9dcbc42d67a50ad3a0de5efd102c8d2be46720045f2cbd6689f160ab7c7"
+    ),
+}
+
 
 def spark_jars(artifacts: Mapping[str, str]) -> str:
     """The jars of these artifacts, separated by commas."""
