@@ -118,7 +118,8 @@ class ThreadBolt(BoltTask):
         return started
 
     def call_on_thread(self, call: Callable[[], Any]) -> None:
-        """Have the thread make a call, after what it was given before."""
+        """Have the thread make a call, after what it was given before. From the loop."""
+        self._handed += 1  # it may emit, so the task is busy until then
         self._work.put(call)
 
     def abort(self) -> None:
@@ -134,7 +135,11 @@ class ThreadBolt(BoltTask):
         try:
             while (work := self._next_work()) is not None:
                 if not isinstance(work, Tuple):
-                    work()
+                    try:
+                        work()
+                    finally:
+                        self._done += 1
+                        self.host.wake()
                 elif self._aborted:
                     self._fail(work)
                 else:
@@ -360,6 +365,8 @@ class ThreadSpout(SpoutTask):
                 before = self.calls.emitted()
                 self.asked = object() if may_emit else None
             if not may_emit:
+                if self.pending_max == 0:
+                    self.host.wake()  # a barrier waits for this; no call of the task's may come
                 self._wakeup.wait()
                 continue
             try:
