@@ -29,6 +29,7 @@ from squall._import_check import (
     UnguardedSubmitError,
     recorded_in,
 )
+from squall_common.component.checkpoints import class_problems
 from squall_common.config.load import check_json, read_conf, validate_conf, warnings_about
 from squall_common.config.scopes import check_program_conf, topology_part
 from squall_common.errors import InvalidTopologyError, NimbusError, SquallError
@@ -167,7 +168,12 @@ def _check(
     # Nimbus knows whether its cluster is secured, and refuses what it would not keep.
     validate_conf(merged, where=where, secured=session.mode == "cluster")
     merged = read_conf(merged)
-    validate_topology(topology, TopologyOptions.read(merged))
+    options = TopologyOptions.read(merged)
+    validate_topology(topology, options)
+    if options.topology_checkpoint_interval_secs is not None and session.runner is None:
+        problems = list(class_problems(topology))
+        if problems:
+            raise InvalidTopologyError.listing(problems)
     for text in warnings_about(conf or {}, where=where):  # of -c, the command has warned
         print(f"warning: {text}", file=sys.stderr)
     return merged

@@ -36,6 +36,10 @@ DEAD_LETTER_FIELDS = (
     "replays",
 )
 
+# Of a bolt, with checkpoints: tuples whose tries have all failed. `message_id` is None; `stream`
+# and `source` are the tuple's.
+BOLT_DEAD_LETTER_FIELDS = (*DEAD_LETTER_FIELDS, "source")
+
 EVENTLOGGER_COMPONENT = "__eventlogger"
 EVENTLOGGER_STREAM = "__eventlog"
 

@@ -179,6 +179,7 @@ class Engine:
             modules=component_modules(topology),
         )
 
+        worker = settings.worker or str(settings.slot)
         self.epochs: EpochDriver | None = None
         interval = options.topology_checkpoint_interval_secs
         if settings.epochs is None and interval is not None:
@@ -189,7 +190,7 @@ class Engine:
         if settings.epochs is not None:
             from squall_engine.epochs.driver import EpochDriver
 
-            self.epochs = EpochDriver(self, settings.epochs, make_codec)
+            self.epochs = EpochDriver(self, settings.epochs, make_codec, worker=worker)
         self.worker_context = WorkerContext(
             topology_id=topology_id,
             topology=topology,
@@ -230,7 +231,6 @@ class Engine:
         self._exchange = Exchange(self.plan, codec, transport, self.reject, self._fail_lost)
         self._fence = None if settings.epochs is None else settings.epochs.fence
         self._exchange.fence = self._fence
-        worker = settings.worker or str(settings.slot)
         self.dead_letters = DeadLetters.of(
             self.plan, self._exchange, codec, self.options, worker, settings.log_dir
         )

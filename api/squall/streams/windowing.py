@@ -23,6 +23,7 @@ class WindowCountBolt(AggregateBolt):
     """Counts the values of each window."""
 
     outputs = _FIELDS
+    _squall_reads_tuples = False
 
     def init(self) -> int:
         return 0
@@ -49,6 +50,7 @@ class WindowFoldBolt(AggregateBolt):
     `result(total)`. Without `init`, the first value is the first total."""
 
     outputs = _FIELDS
+    _squall_reads_tuples = False
 
     def __init__(self, label: str, init: Spec, add: Spec, merge: Spec, result: Spec) -> None:
         self._label = label
@@ -72,8 +74,8 @@ class WindowFoldBolt(AggregateBolt):
             return value if total is _NOTHING else self._add(total, value)
         except Exception as error:
             # This value alone fails, and not those that the window holds already.
-            self.fail(tup)
-            self.report_error(explained(error, self._label, value))
+            explained(error, self._label, value)
+            self._squall_shell.fail(tup, error)
             return total
 
     def merge(self, first: Any, second: Any) -> Any:

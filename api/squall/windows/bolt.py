@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from squall.windows.evictors import Event
 from squall.windows.operators import Late, Output, Ready, Release, make_operator
 from squall.windows.sessions import Contents
+from squall.windows.snapshot import FORMAT, Codec, dump, load
 from squall.windows.spec import (
     LATE_TUPLE_FIELD,
     WINDOW_KEYS,
@@ -39,6 +40,24 @@ _EXPIRE_MS_MIN = 1000
 _KEEPS = 3  # times in a message timeout that tuples in windows are kept alive
 
 
+class Calls(Protocol):
+    """With checkpoints, what makes the calls of the user's code, and takes tuples for which they
+    have failed. (`squall_engine.atomic.windows.WindowCalls`)"""
+
+    def call(self, execute: Callable[[], Any]) -> Exception | None:
+        """Make a call whose effects take place together, if it succeeds. Returns the error of its
+        last try."""
+        ...
+
+    def give_up(self, tup: Any, error: Exception) -> None:
+        """A tuple is a dead letter. Raises SquallError if nothing consumes it."""
+        ...
+
+    def give_up_window(self, values: Sequence[Any], error: Exception) -> None:
+        """The same for the key, total, start and end of a window that holds no tuples."""
+        ...
+
+
 class WindowedBolt(Bolt):
     """A bolt that gets windows of tuples.
 
@@ -57,17 +76,22 @@ class WindowedBolt(Bolt):
     later window holds it; until then its message timeout is restarted. When `execute_window`
     raises, the error is reported and the tuples of the window fail and leave it. With
     `blocking = True` it runs on a thread of its own.
+
+    With checkpoints (`topology.checkpoint.interval.secs`) the windows are part of them, whole each
+    time. A tuple is acked when the windows have it. `execute_window` is atomic and tried again;
+    when all tries fail, the tuples of the window are dead letters of the bolt.
     """
 
     auto_ack = False
-    #: Why it cannot run in a topology with checkpoints.
-    checkpoint_problem = "keeps its windows in memory, and checkpoints do not have them yet"
-
     #: The windows, unless `windowed()` in the builder sets them.
     windows: Windows | None = None
 
     _squall_shell: _Shell
     _squall_driven = False  # by `DrivenWindows`
+    _squall_windowed: ClassVar[bool] = True  # for checkpoints: the engine knows it by this
+    _squall_calls: Calls | None = None  # with checkpoints
+    #: Whether its windows need their tuples, and not just totals.
+    _squall_reads_tuples: ClassVar[bool] = True
 
     #: The methods that a subclass must define.
     _required: ClassVar[tuple[str, ...]] = ("execute_window",)
@@ -271,6 +295,8 @@ class _Shell:
         options = _options(context.conf)
         plan = WindowPlan.read(options)
         self._bolt = bolt
+        self._calls = bolt._squall_calls
+        self.revision = 0  # changes with what `parts` returns
         self.plan = plan
         self._context = context
         self._start_ms = int(context.time() * 1000)
@@ -289,7 +315,7 @@ class _Shell:
             self._key_of,
             contents,
             event_time=event_time,
-            hold=getattr(bolt, "hold", True),
+            hold=getattr(bolt, "hold", True) and (self._calls is None or bolt._squall_reads_tuples),
             start_ms=self._start_ms,
         )
         inputs = [(one.component, one.stream) for one in context.this_sources]
@@ -310,7 +336,7 @@ class _Shell:
         """Whether the spouts stop before enough tuples have come for a window to fire."""
         plan = self.plan
         pending_max = options.topology_max_spout_pending
-        if plan.slide_count is None or pending_max is None:
+        if plan.slide_count is None or pending_max is None or self._calls is not None:
             return
         topology = self._context.topology
         tasks = sum(len(self._context.component_tasks(id)) for id in topology.spouts)
@@ -331,9 +357,9 @@ class _Shell:
         first = tuples[0]
         if first.is_tick:
             for tick in tuples:
-                self._bolt.execute_tick(tick)
-                self._bolt.ack(tick)
+                self._tick(tick)
             return
+        self.revision += 1
         now_ms = self._now_ms()
         tuples = self._admitted(self._keyed(tuples))
         if self.timestamp is None:
@@ -345,6 +371,25 @@ class _Shell:
             self._carry_out(self._operator.add(events, now_ms))
         self._wait_for_sessions()
 
+    def _tick(self, tick: Tuple) -> None:
+        if self._calls is None:
+            self._bolt.execute_tick(tick)
+            self._bolt.ack(tick)
+            return
+        error = self._calls.call(lambda: self._bolt.execute_tick(tick))
+        if error is not None:
+            self._calls.give_up(tick, error)
+
+    def fail(self, tup: Tuple, error: Exception) -> None:
+        """A tuple is in no window, or no longer: it fails, or is a dead letter."""
+        if self._calls is not None:
+            self._bolt.report_error(error)
+            self._calls.give_up(tup, error)
+            return
+        if not getattr(tup, "settled", False):
+            self._bolt.fail(tup)
+        self._bolt.report_error(error)
+
     def _keyed(self, tuples: list[Tuple]) -> list[Tuple]:
         """The tuples whose key and message id can be looked up. The others fail, alone."""
         id_field = self.plan.message_id_field or ""
@@ -355,14 +400,12 @@ class _Shell:
             try:
                 hash((self._key_of(tup), tup.get(id_field)))
             except Exception as error:
-                self._bolt.fail(tup)
-                self._bolt.report_error(
-                    SquallError(
-                        f"a tuple of {tup.source_component!r} is in no window, because of its key "
-                        f"or message id: {error}",
-                        hint="both consist of numbers, text and other values with a hash",
-                    )
+                refused = SquallError(
+                    f"a tuple of {tup.source_component!r} is in no window, because of its key "
+                    f"or message id: {error}",
+                    hint="both consist of numbers, text and other values with a hash",
                 )
+                self.fail(tup, refused)
             else:
                 found.append(tup)
         return found
@@ -382,17 +425,19 @@ class _Shell:
             tuples = admitted
         room = max(0, self.plan.tuples_max - self._held_count)
         if len(tuples) > room:
+            full = SquallError(
+                f"the windows hold {self._held_count:,} tuples, so {len(tuples) - room:,} more "
+                "have failed",
+                hint="raise topology.bolts.window.tuples.max, give the bolt more tasks, or "
+                "use an AggregateBolt with hold = False",
+            )
+            self._bolt.report_error(full)
             for tup in tuples[room:]:
                 self._forget(tup)
-                self._bolt.fail(tup)
-            self._bolt.report_error(
-                SquallError(
-                    f"the windows hold {self._held_count:,} tuples, so {len(tuples) - room:,} more "
-                    "have failed",
-                    hint="raise topology.bolts.window.tuples.max, give the bolt more tasks, or "
-                    "use an AggregateBolt with hold = False",
-                )
-            )
+                if self._calls is None:
+                    self._bolt.fail(tup)
+                else:
+                    self._calls.give_up(tup, full)
             tuples = tuples[:room]
         return tuples
 
@@ -412,8 +457,7 @@ class _Shell:
                 at_ms = self.time_of(tup)
             except Exception as error:
                 self._forget(tup)
-                self._bolt.fail(tup)
-                self._bolt.report_error(error)
+                self.fail(tup, error)
                 continue
             if latest_ms is None or at_ms > latest_ms:
                 latest_ms = at_ms
@@ -441,6 +485,8 @@ class _Shell:
         elif self.plan.length_ms is not None:
             # By count: a key, or the whole input, may pause, and what is too old then has to go.
             self._every(max(_EXPIRE_MS_MIN, self.plan.length_ms), self._advance_clock)
+        if self._calls is not None:
+            return  # its tuples are acked
         timeout_secs = options.topology_message_timeout_secs
         if options.topology_enable_message_timeouts:
             self._timeout_secs = timeout_secs
@@ -479,9 +525,11 @@ class _Shell:
         now_ms = self._now_ms()
         watermark_ms = self._watermarks.advance(now_ms)
         if watermark_ms is not None:
+            self.revision += 1
             self._carry_out(self._operator.advance(watermark_ms, now_ms))
 
     def _advance_clock(self) -> None:
+        self.revision += 1
         now_ms = self._now_ms()
         self._carry_out(self._operator.advance(now_ms, now_ms))
 
@@ -566,6 +614,46 @@ class _Shell:
         self._ids = parts["ids"]
         self._held_count = parts["held"]
         self._caught_up_ms = parts["caught_up_ms"]
+        self._wait_for_sessions()
+
+    def stored(self, codec: Codec, tuple_class: type) -> bytes:
+        """All that the windows hold. Raises SquallError for a value that cannot be stored."""
+        tuples: list[Any] = []
+        try:
+            parts = dump(self.parts(), self.fixed_parts(), codec, tuple_class, tuples)
+            rows = [[tup.source_task, tup.source_stream, list(tup.values)] for tup in tuples]
+            return codec.encode_rows([[FORMAT, repr(self.plan), rows, parts]])
+        except SquallError:
+            raise
+        except Exception as error:
+            raise SquallError(
+                f"the windows of {self._component} hold a value that cannot be stored: {error}"
+            ) from error
+
+    def restore(
+        self, data: bytes, codec: Codec, make_tuple: Callable[[int, str, list[Any]], Any]
+    ) -> None:
+        """Go on from what was stored. `make_tuple` gets a task, a stream and values. Raises
+        SquallError if it is of another version of squall or of other windows."""
+        ((format_, plan, rows, parts),) = codec.decode_rows(data)
+        if format_ != FORMAT:
+            raise SquallError(
+                f"the windows of {self._component} were stored by another version of squall "
+                f"(format {format_}; this one reads {FORMAT})",
+                hint="finish with that version, or start with new checkpoints",
+            )
+        if plan != repr(self.plan):
+            raise SquallError(
+                f"the windows of {self._component} have changed: they were {plan}, and are now "
+                f"{self.plan!r}",
+                hint="keep them, or start with new checkpoints",
+            )
+        tuples = [make_tuple(task, stream, values) for task, stream, values in rows]
+        self.resume(load(parts, self.fixed_parts(), codec, tuples))
+
+    @property
+    def _component(self) -> str:
+        return repr(self._context.this_component_id)
 
     # -- commands --
 
@@ -590,6 +678,9 @@ class _Shell:
             end_ms=ready.end_ms,
             late=ready.late,
         )
+        if self._calls is not None:
+            self._fire_whole(self._calls, ready, window)
+            return
         self.anchors = ready.tuples if self._bolt.auto_anchor else ()
         try:
             if ready.error is not None:
@@ -605,6 +696,21 @@ class _Shell:
             self._bolt.report_error(error)
         finally:
             self.anchors = ()
+
+    def _fire_whole(self, calls: Calls, ready: Ready, window: TupleWindow) -> None:
+        """The same with checkpoints: what the call does takes effect as a whole."""
+        error = ready.error or calls.call(lambda: self._bolt._call(ready, window))
+        if error is None:
+            return
+        self._operator.discard(ready)
+        self._held_count -= len(ready.tuples)
+        for tup in ready.tuples:
+            self._forget(tup)
+        if not ready.tuples:  # only their total is left
+            values = [ready.key, ready.total, ready.start_ms, ready.end_ms]
+            calls.give_up_window(values, error)
+        for tup in ready.tuples:
+            calls.give_up(tup, error)
 
     def _late(self, late: Late) -> None:
         stream = self.plan.late_stream
@@ -633,9 +739,7 @@ class _Shell:
         """Fail a tuple that is in no window."""
         self._forget(tup)
         self._held_count -= 1
-        if not getattr(tup, "settled", False):
-            self._bolt.fail(tup)
-        self._bolt.report_error(error)
+        self.fail(tup, error)
 
     def _forget(self, tup: Tuple) -> None:
         if self._ids is not None:
@@ -643,6 +747,8 @@ class _Shell:
 
     def give_up(self) -> None:
         """Fail what is held, because the worker ends."""
+        if self._calls is not None:
+            return  # it is in the last checkpoint
         for tup in list(self._operator.held()):
             if not getattr(tup, "settled", False):
                 self._bolt.fail(tup)

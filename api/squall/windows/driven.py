@@ -16,8 +16,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from squall.windows.bolt import millis_of
-from squall.windows.snapshot import FORMAT, dump, load
-from squall_common.errors import SquallError
 
 if TYPE_CHECKING:
     from squall.windows.bolt import WindowedBolt
@@ -80,44 +78,14 @@ class DrivenWindows:
 
     def snapshot(self, codec: Codec, tuple_class: type) -> bytes:
         """All that the windows hold. Raises SquallError for a value that cannot be stored."""
-        shell = self._bolt._squall_shell
-        tuples: list[Any] = []
-        try:
-            parts = dump(shell.parts(), shell.fixed_parts(), codec, tuple_class, tuples)
-            rows = [[tup.source_task, tup.source_stream, list(tup.values)] for tup in tuples]
-            return codec.encode_rows([[FORMAT, repr(shell.plan), rows, parts]])
-        except SquallError:
-            raise
-        except Exception as error:
-            raise SquallError(
-                f"the windows of {self._component} hold a value that cannot be stored: {error}"
-            ) from error
+        return self._bolt._squall_shell.stored(codec, tuple_class)
 
     def restore(
         self, data: bytes, codec: Codec, make_tuple: Callable[[int, str, list[Any]], Any]
     ) -> None:
         """Go on from a snapshot. `make_tuple` gets a task, a stream and values. Raises SquallError
         if it is of another version of squall or of other windows."""
-        shell = self._bolt._squall_shell
-        ((format_, plan, rows, parts),) = codec.decode_rows(data)
-        if format_ != FORMAT:
-            raise SquallError(
-                f"the windows of {self._component} were stored by another version of squall "
-                f"(format {format_}; this one reads {FORMAT})",
-                hint="finish with that version, or start with a new --checkpoint",
-            )
-        if plan != repr(shell.plan):
-            raise SquallError(
-                f"the windows of {self._component} have changed: they were {plan}, and are now "
-                f"{shell.plan!r}",
-                hint="keep them, or start with a new --checkpoint",
-            )
-        tuples = [make_tuple(task, stream, values) for task, stream, values in rows]
-        shell.resume(load(parts, shell.fixed_parts(), codec, tuples))
-
-    @property
-    def _component(self) -> str:
-        return repr(self._bolt.context.this_component_id)
+        self._bolt._squall_shell.restore(data, codec, make_tuple)
 
 
 def timestamp_in(field: str) -> Callable[[Tuple], int]:

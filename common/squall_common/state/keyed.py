@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import islice
 from types import NoneType
-from typing import Any
+from typing import Any, NamedTuple
 
 from squall_common.component.groupings import NoStableHashError, stable_hash
 from squall_common.component.state import KeyValueState, begins_with
@@ -51,6 +51,8 @@ class _Mark:
 
 
 NO_KEY: Any = _Mark("no key")
+MANY_KEYS: Any = _Mark("many keys")
+"""The current key of a batch, for an entry that belongs to none of the keys in it."""
 _BOUND: Any = _Mark("bound")
 _SELF: Any = _Mark("itself")
 _ABSENT: Any = _Mark("absent")
@@ -61,6 +63,14 @@ _SHOWN_CHARS = 60
 _PACKED_AT_ONCE = 2_048
 _SECURED_AT_ONCE = 64  # values that are encoded under one lock
 _MILLIS = 1000
+
+
+class Entry(NamedTuple):
+    """An entry as it was: see `KeyedState.entry`."""
+
+    value: Any
+    owner: Any
+    put_at: float | None
 
 
 @dataclass(slots=True)
@@ -119,6 +129,49 @@ class KeyedState(KeyValueState):
     def peek(self, key: Hashable, default: Any = None) -> Any:
         """The value of a key as it is, for whoever only keeps it: it must not be changed."""
         return self._values.get(key, default)
+
+    def entry(self, key: Hashable) -> Entry | None:
+        """All that is known of a key, for `put_back`; None: it has no entry."""
+        value = self._values.get(key, _ABSENT)
+        if value is _ABSENT:
+            return None
+        put_at = self._put_at.get(key) if self._put_at else None
+        return Entry(value, self._owners.get(key, _SELF), put_at)
+
+    def put_back(self, key: Hashable, entry: Entry | None) -> None:
+        """Make the entry of a key what it was, with its owner and its time."""
+        if entry is None:
+            self.delete(key)
+            return
+        if key in self._values:
+            self._disown(key)
+        if entry.owner is not _SELF:
+            self._owners[key] = entry.owner
+            self._bound += entry.owner is _BOUND
+        self._values[key] = entry.value
+        self._changed[key] = entry.value
+        if entry.put_at is not None:
+            self._put_at[key] = entry.put_at
+            self._put_at = dict(sorted(self._put_at.items(), key=lambda one: one[1]))
+
+    def use(self, key: Hashable) -> None:
+        """Have an entry count as read under the current key, as `get` does."""
+        if key in self._values:
+            self._used(key)
+
+    def keys(self) -> list[Any]:
+        """All keys, also of entries that will have expired at the next call."""
+        return list(self._values)
+
+    def check(self, key: Hashable, value: Any) -> None:
+        """Raises StateValueError for what `put` would refuse."""
+        if type(value) not in _SCALARS or type(key) not in _SCALARS:
+            self._check(key, value)
+
+    def expire(self) -> None:
+        """Forget what has not been put for too long."""
+        if self._ttl_secs is not None:
+            self._expire()
 
     def put(self, key: Hashable, value: Any) -> None:
         if type(value) not in _SCALARS:
@@ -196,7 +249,7 @@ class KeyedState(KeyValueState):
             self._used(key)
             return
         current = self.current
-        if current is NO_KEY:
+        if current is NO_KEY or current is MANY_KEYS:
             self._check(key, None)
             self._owners[key] = _BOUND
             self._bound += 1

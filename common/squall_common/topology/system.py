@@ -31,6 +31,7 @@ from squall_common.names import (
     ACKER_FAIL_STREAM,
     ACKER_INIT_STREAM,
     ACKER_RESET_TIMEOUT_STREAM,
+    BOLT_DEAD_LETTER_FIELDS,
     DEAD_LETTER_FIELDS,
     DEAD_LETTER_STREAM,
     EVENTLOGGER_COMPONENT,
@@ -74,6 +75,7 @@ _NO_ARGUMENTS = b'{"args":[],"kwargs":{}}'
 _BY_ID = Grouping(GroupingKind.FIELDS, fields=("id",))
 _DIRECT = Grouping(GroupingKind.DIRECT)
 _DEAD_LETTERS = StreamInfo(DEAD_LETTER_FIELDS)
+_BOLT_DEAD_LETTERS = StreamInfo(BOLT_DEAD_LETTER_FIELDS)
 _EVENTLOG_FIELDS = ("component", "messageId", "ts", "values")
 
 
@@ -103,6 +105,7 @@ def validate_topology(
     if not problems:
         problems.extend(_size_problems(topology, options))
         problems.extend(_state_problems(topology, options))
+        problems.extend(_letter_problems(topology, options))
     if problems:
         raise InvalidTopologyError.listing(problems)
 
@@ -159,6 +162,22 @@ def _component_problems(component: Component) -> Iterable[str]:
     if hint is not None and (type(hint) is not int or hint < 1):
         yield f"parallelism is {show_value(hint)}; expected a whole number of at least 1"
     yield from _conf_problems(component.conf)
+
+
+def _letter_problems(topology: Topology, options: TopologyOptions | None) -> Iterable[str]:
+    """Of bolts that consume what no other bolt emits."""
+    if options is None or options.topology_checkpoint_interval_secs is not None:
+        return
+    for component in topology.components.values():
+        for source in component.inputs:
+            if source.stream != DEAD_LETTER_STREAM:
+                continue
+            if topology.components[source.component].kind is not ComponentKind.SPOUT:
+                yield (
+                    f"bolt {_quote(component.id)}: subscribes to the dead letters of the bolt "
+                    f"{_quote(source.component)}; bolts have some with checkpoints only "
+                    "(topology.checkpoint.interval.secs): subscribe to those of the spout"
+                )
 
 
 def _state_problems(topology: Topology, options: TopologyOptions | None) -> Iterable[str]:
@@ -272,8 +291,9 @@ class _Streams:
             yield f"subscribes to {name}, and there is no such component{near}"
             return
         info = component.streams.get(source.stream)
-        if source.stream == DEAD_LETTER_STREAM and component.kind is ComponentKind.SPOUT:
-            info = _DEAD_LETTERS
+        if source.stream == DEAD_LETTER_STREAM:
+            is_spout = component.kind is ComponentKind.SPOUT
+            info = _DEAD_LETTERS if is_spout else _BOLT_DEAD_LETTERS
         if info is None:
             streams = component.streams
             if not streams:
@@ -420,12 +440,15 @@ def system_topology(topology: Topology, options: TopologyOptions) -> Topology:
 def _with_dead_letters(
     component: Component, wanted: Collection[GlobalStreamId], options: TopologyOptions
 ) -> Component:
-    """Declares a spout's stream of dead letters if there can be any: a bolt consumes it, or replays
-    are limited. `wanted`: all inputs."""
-    if component.kind is not ComponentKind.SPOUT:
-        return component
-    own = options.read_valid(component.conf, over=options)
+    """Declares a component's stream of dead letters if there can be any: a bolt consumes it, or it
+    is a spout whose replays are limited. `wanted`: all inputs."""
     consumed = GlobalStreamId(component.id, DEAD_LETTER_STREAM) in wanted
+    if component.kind is not ComponentKind.SPOUT:
+        if not consumed:
+            return component
+        letters = {DEAD_LETTER_STREAM: _BOLT_DEAD_LETTERS}
+        return replace(component, streams={**component.streams, **letters})
+    own = options.read_valid(component.conf, over=options)
     if not consumed and own.topology_max_replays is None:
         return component
     return replace(component, streams={**component.streams, DEAD_LETTER_STREAM: _DEAD_LETTERS})

@@ -72,7 +72,7 @@ _BATCH_RULE = (
 
 Anchors = Callable[[], tuple[Tuple, ...]]  # the anchors of an emit that names none
 _Collector = SpoutCollector | BoltCollector[Tuple]
-_Hold = Callable[[BoltCollector[Tuple]], BoltCollector[Tuple]]
+_Hold = Callable[[Any], Any]  # a collector, and one around it
 OnSettled = Callable[[Tuple, bool], None]  # the tuple, and whether it failed
 
 
@@ -343,11 +343,16 @@ def _wire_columns(new: NewTask, bolt: ColumnBolt) -> None:
     host, recorder = new.host, new.recorder
     bolt.auto_ack = new.auto_ack
     bolt.in_hand = host.in_hand
+    execute, hold = new.execute_columns, None
+    if recorder is not None:
+        execute = recorder.guard_columns(execute)
+    if host.epochs is not None:
+        execute, hold = _atomic(new, host.epochs, execute)
     bolt.calls = ColumnCalls(
         new.emitter,
         new.ledger,
         bolt.counts,
-        new.execute_columns if recorder is None else recorder.guard_columns(new.execute_columns),
+        execute,
         auto_ack=bolt.auto_ack,
         auto_anchor=new.auto_anchor,
         default_anchors=_must_name(
@@ -360,14 +365,26 @@ def _wire_columns(new: NewTask, bolt: ColumnBolt) -> None:
         notes_acks=_notes_acks(new),
         on_outside=bolt.mark_dirty,
     )
-    new.bind(bolt.calls)
+    new.bind(bolt.calls if hold is None else hold(bolt.calls))
 
 
 def _wire_batch(new: NewTask, bolt: BatchBolt) -> None:
     recorder = new.recorder
     bolt.auto_ack, bolt.execute = new.auto_ack, new.execute
     bolt.calls = _careful_calls(new, bolt, recorder, _must_name(new, _BATCH_RULE))
-    new.bind(_bound(new, bolt, recorder))
+    _bind_whole(new, bolt, recorder)
+
+
+def _bind_whole(
+    new: NewTask, bolt: BatchBolt | AsyncBolt, recorder: FailureRecorder | None
+) -> None:
+    """Bind the component; with checkpoints its calls are atomic."""
+    bound = _bound(new, bolt, recorder)
+    if new.host.epochs is not None:
+        bolt.auto_ack = True  # also of windows, which hold what is in their task's snapshot
+        bolt.execute, hold = _atomic(new, new.host.epochs, new.execute)
+        bound = hold(bound)
+    new.bind(bound)
 
 
 def _wire_one_by_one(new: NewTask, bolt: OneByOneBolt) -> None:
@@ -383,7 +400,7 @@ def _wire_async(new: NewTask, bolt: AsyncBolt) -> None:
     bolt.concurrency = new.options.topology_bolt_async_concurrency
     anchors = _current(new, CURRENT.get)
     bolt.calls = _careful_calls(new, bolt, recorder, anchors, own=bolt.on_settled)
-    new.bind(_bound(new, bolt, recorder))
+    _bind_whole(new, bolt, recorder)
 
 
 def _wire_async_batch(new: NewTask, bolt: AsyncBatchBolt) -> None:
@@ -391,7 +408,7 @@ def _wire_async_batch(new: NewTask, bolt: AsyncBatchBolt) -> None:
     bolt.auto_ack, bolt.execute = new.auto_ack, new.execute
     bolt.concurrency = new.options.topology_bolt_async_concurrency
     bolt.calls = _careful_calls(new, bolt, recorder, _must_name(new, _BATCH_RULE))
-    new.bind(_bound(new, bolt, recorder))
+    _bind_whole(new, bolt, recorder)
 
 
 def _wire_thread(new: NewTask, bolt: ThreadBolt) -> None:
@@ -409,6 +426,7 @@ def _wire_on_thread(new: NewTask, bolt: ThreadBolt, anchors: Anchors) -> None:
     bound = _bound(new, bolt, recorder)
     locked: BoltCollector[Tuple] = LockedBoltCollector(bound, bolt.lock, new.host.wake)
     if new.host.epochs is not None:
+        bolt.auto_ack = True
         bolt.execute, hold = _atomic(new, new.host.epochs, new.execute)
         locked = hold(locked)
     new.bind(locked)

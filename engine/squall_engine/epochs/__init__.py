@@ -12,7 +12,6 @@ them against crashes, late writes, and processes that live on beside those that 
 others do what they ask for:
 
     driver              the tasks of one engine: takes snapshots, passes barriers on
-    atomic              makes a bolt's `execute` atomic, and tries it again
     parts               snapshots and manifests in the store
     background          calls that block, and coroutines that wait for them
     record              where the record is: a file, or a znode
@@ -28,5 +27,5 @@ all tasks have taken theirs, those that have are silent, so nothing is ever behi
 snapshots are durable, one compare-and-set of the record completes the epoch. After a fault, every
 task goes back to the last complete epoch in a new *generation*.
 
-May import `core`, `tasks`, and `squall_common`; of `dataflow` types and `fence`.
+May import `atomic`, `core`, `tasks`, and `squall_common`; of `dataflow` types and `fence`.
 """

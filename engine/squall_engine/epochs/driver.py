@@ -15,37 +15,36 @@ import contextlib
 import inspect
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
-from squall_common.component.collector import BoltCollector
-from squall_common.component.component import Bolt, Spout
+from squall_common.component.checkpoints import component_problem
+from squall_common.component.component import Bolt
 from squall_common.component.delivery.rewinding import RewindableSpout
 from squall_common.component.delivery.transactional import RowBatch, TransactionalSink
 from squall_common.component.state import KeyValueState
 from squall_common.component.stateful import StatefulBolt
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import SquallError, describe
-from squall_common.names import is_system_id
+from squall_common.names import DEAD_LETTER_STREAM, is_system_id
 from squall_common.state.key_groups import max_parallelism
 from squall_common.state.keyed import NO_KEY, KeyedState
 from squall_common.state.manifest import ComponentPart
 from squall_common.state.segment import SegmentRef
 from squall_common.topology.model import GroupingKind, WorkerSlot
-from squall_engine.core import Tuple
+from squall_engine.atomic.batches import AtomicColumns, ColumnKeysOf, around_batch
+from squall_engine.atomic.concurrent import ConcurrentCalls, DraftState
+from squall_engine.atomic.letters import BoltLetters
+from squall_engine.atomic.tries import Arity, HoldingCollector, HoldingColumnCollector, Tries
+from squall_engine.atomic.undo import BatchState, UndoableRows, UndoableState
+from squall_engine.atomic.windows import WindowCalls, WindowCollector
+from squall_engine.core import UNANCHORED, Source, Tuple
 from squall_engine.core.codec import ValueCodec
 from squall_engine.core.invocation import InvocationMode
 from squall_engine.dataflow.fence import Barrier
-from squall_engine.epochs.atomic import (
-    HoldingCollector,
-    Tries,
-    UndoableRows,
-    UndoableState,
-    failed_error,
-)
 from squall_engine.epochs.messages import TaskName
 from squall_engine.epochs.parts import Batch, EpochSettings, Snapshot, wants_base
 from squall_engine.epochs.task import TaskEpochs, TaskState
@@ -64,7 +63,13 @@ if TYPE_CHECKING:
 _COMMIT_WAIT_SECS = 0.1  # after the first failure; then it doubles
 _COMMIT_WAIT_SECS_MAX = 10.0
 _PROVIDERS = ("memory", "org.apache.storm.state.InMemoryKeyValueStateProvider")
-_ATOMIC = (InvocationMode.SYNC, InvocationMode.THREAD)
+_STATES: Mapping[InvocationMode, Callable[[KeyedState, ValueCodec], KeyValueState]] = {
+    InvocationMode.SYNC: UndoableState,
+    InvocationMode.THREAD: UndoableState,
+    InvocationMode.ASYNC: DraftState,
+    InvocationMode.ASYNC_BATCH: DraftState,
+}
+_WINDOWS = "$windows"  # the key under which the windows of a task are stored
 
 
 class EpochHost(Protocol):
@@ -90,7 +95,12 @@ class _Kept:
     downstream: tuple[TaskName, ...]
     task: Task | None = None
     user: Any = None
-    tries: Tries | None = None
+    mode: InvocationMode = InvocationMode.SYNC
+    atomic: Tries | ConcurrentCalls | None = None
+    shown: KeyValueState | None = None  # the state, as the bolt sees it
+    windowed: bool = False
+    revision: int = 0  # of the windows that are in `state`
+    codec: Any = None  # for windows
     state: KeyedState | None = None
     older: tuple[SegmentRef, ...] = ()  # of keyed state, in the last complete epoch
     written: dict[int, tuple[SegmentRef, ...]] = field(default_factory=dict)  # by epoch
@@ -106,13 +116,19 @@ class EpochDriver:
     on these."""
 
     def __init__(
-        self, host: EpochHost, settings: EpochSettings, make_codec: Callable[[], ValueCodec]
+        self,
+        host: EpochHost,
+        settings: EpochSettings,
+        make_codec: Callable[[], ValueCodec],
+        *,
+        worker: str = "",
     ) -> None:
         """Raises SquallError for a topology that cannot have epochs."""
         self._host = host
         self._plan = plan = host.plan
         self._settings = settings
         self._make_codec = make_codec
+        self._worker = worker
         self._refuse_cycles()
         if host.options.topology.topology_state_provider not in _PROVIDERS:
             raise SquallError(
@@ -142,6 +158,7 @@ class EpochDriver:
                 for one in plan.tasks_of[consumer]
             )
             self._kept[name] = _Kept(name, TaskEpochs(upstream, settings.epoch), downstream)
+        self._sources: dict[tuple[int, str], Source] = {}  # of tuples that windows hold
         self._flow: Flow | None = None
         self._fence = settings.fence
         if self._fence is not None:
@@ -184,42 +201,12 @@ class EpochDriver:
                 hint="unset topology.checkpoint.interval.secs to run it at least once",
             )
         kept = self._kept[self._name_of[task]]
-        kept.user = user
+        kept.user, kept.mode = user, mode
 
     def _problem(self, component: str, user: Any, mode: InvocationMode) -> str | None:
         if mode in (InvocationMode.SHELL_BOLT, InvocationMode.SHELL_SPOUT):
             return "is a shell component, which has no checkpoints"
-        if isinstance(user, Spout):
-            if not isinstance(user, RewindableSpout):
-                return (
-                    "cannot be read again from a position, so it has no checkpoints; derive it "
-                    "from RewindableSpout"
-                )
-            if mode is InvocationMode.ASYNC_NEXT_TUPLE:
-                return "is async; with checkpoints next_tuple() is a plain function, or blocking"
-            return None
-        why: str | None = getattr(user, "checkpoint_problem", None)
-        if why is not None:
-            return why
-        if mode not in _ATOMIC:
-            return (
-                "defines execute_batch(), execute_columns() or an async execute(); with "
-                "checkpoints a bolt defines a plain execute()"
-            )
-        if not (user.auto_ack and user.auto_anchor):
-            return "acks or anchors by hand, so what it holds would be in no checkpoint"
-        if isinstance(user, StatefulBolt):
-            return self._grouping_problem(component)
-        return None
-
-    def _grouping_problem(self, component: str) -> str | None:
-        for stream, grouping in self._plan.topology.components[component].inputs.items():
-            if grouping.kind is not GroupingKind.FIELDS or not grouping.fields:
-                return (
-                    f"keeps state by key, and groups {str(stream)!r} by {grouping.kind.value}; "
-                    "with checkpoints use a fields grouping: state belongs to its key"
-                )
-        return None
+        return component_problem(user, self._plan.topology.components[component])
 
     # ---- while tasks are made ----
 
@@ -243,16 +230,25 @@ class EpochDriver:
         kept = self._kept[self._name_of[task]]
         groups = self.groups_of(component)
         assert groups is not None
-        self.groups[component] = groups
         codec = self._make_codec()
-        state = KeyedState(groups, codec, ttl_secs=kept.user.state_ttl_secs)
+        state = self._restored(kept, groups, codec, kept.user.state_ttl_secs)
+        kind = _STATES.get(kept.mode, BatchState)
+        kept.shown = kind(state, codec)
+        return kept.shown
+
+    def _restored(
+        self, kept: _Kept, groups: int, codec: ValueCodec, ttl_secs: float | None
+    ) -> KeyedState:
+        component, index = kept.name
+        self.groups[component] = groups
+        state = KeyedState(groups, codec, ttl_secs=ttl_secs)
         part = self._part_of(component)
         if part is not None:
             self._settings.parts.restore_state(part, kept.name, state)
             if len(part.tasks) == len(self._plan.tasks_of[component]):
-                kept.older = part.tasks[kept.name[1]].segments
+                kept.older = part.tasks[index].segments
         kept.state = state
-        return UndoableState(state, codec)
+        return state
 
     def make_atomic(
         self,
@@ -261,70 +257,116 @@ class EpochDriver:
         user: Any,
         options: TopologyOptions,
         execute: Callable[[Any], Any],
-    ) -> tuple[Callable[[Any], Any], Callable[[BoltCollector[Tuple]], BoltCollector[Tuple]]]:
-        """`execute` of a bolt, made atomic, and what makes the collector that belongs to it."""
-        host = self._host
+    ) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+        """`execute` of a bolt, in its mode, made atomic; and what makes the collector that belongs
+        to it from the task's."""
+        return _AtomicBolt(self, self._kept[self._name_of[task]], task, options).around(execute)
 
-        def give_up(tup: Tuple, error: Exception) -> None:
-            fault = failed_error(component, task, tup, error)
-            host.die(fault)
-            raise fault from error
-
-        tries = Tries(
-            options.topology_checkpoint_tries,
-            key_of=self._key_of(component) if isinstance(user, StatefulBolt) else None,
-            report=partial(host.report, component, task),
-            give_up=give_up,
-            fault=host.die,
-            sleep=time.sleep,
+    def letters_of(self, component: str, task: int, tries: int) -> BoltLetters:
+        """The dead letters of a task."""
+        return BoltLetters(
+            component,
+            task,
+            self._worker,
+            consumed=bool(self._plan.consumers_of(component, DEAD_LETTER_STREAM)),
+            tries=tries,
+            codec=self._make_codec(),
+            fault=self._host.die,
         )
+
+    def arity_of(self, component: str) -> Arity:
+        """The streams of a component."""
         streams = self._plan.topology.components[component].streams
-        arity = {name: (len(info.fields), info.direct) for name, info in streams.items()}
+        return {name: (len(info.fields), info.direct) for name, info in streams.items()}
 
-        def collector(inner: BoltCollector[Tuple]) -> BoltCollector[Tuple]:
-            return HoldingCollector(inner, tries, arity)
-
-        self._kept[self._name_of[task]].tries = tries
-        return tries.around(execute), collector
-
-    def _key_of(self, component: str) -> Callable[[Tuple], Any]:
+    def key_of(self, component: str) -> Callable[[Source, Any], Any] | None:
+        """What finds the key of a tuple from its source and its values, or from its columns; None:
+        no fields grouping leads to it."""
         getters: dict[tuple[str, str], Callable[[Any], Any]] = {}
         components = self._plan.topology.components
         for stream, grouping in components[component].inputs.items():
-            fields = components[stream.component].streams[stream.stream].fields
-            indexes = [fields.index(name) for name in grouping.fields]
-            getters[stream.component, stream.stream] = itemgetter(*indexes)
+            if grouping.kind is GroupingKind.FIELDS and grouping.fields:
+                fields = components[stream.component].streams[stream.stream].fields
+                indexes = [fields.index(name) for name in grouping.fields]
+                getters[stream.component, stream.stream] = itemgetter(*indexes)
+        if not getters:
+            return None
 
-        def key_of(tup: Tuple) -> Any:
-            getter = getters.get(tup.source.key)
-            return NO_KEY if getter is None else getter(tup.values)
+        def key_of(source: Source, values: Any) -> Any:
+            getter = getters.get(source.key)
+            return NO_KEY if getter is None else getter(values)
 
         return key_of
+
+    def columns_key(self, component: str) -> ColumnKeysOf:
+        """What finds the keys of the rows of columns."""
+        key_of = self.key_of(component)
+
+        def keys(source: Source, lists: Sequence[Sequence[Any]]) -> Iterable[Any]:
+            if key_of is None:
+                return ()
+            return [key_of(source, row) for row in zip(*lists, strict=True)]
+
+        return keys
 
     async def restore(self, built: Built) -> None:
         """A component is open: give it what it had in the epoch. Raises ComponentStartError."""
         kept = self._kept[self._name_of[built.task.task]]
         part = self._part_of(kept.name[0])
         user = kept.user
-        if kept.tries is not None and isinstance(user, StatefulBolt):
-            assert isinstance(user.state, UndoableState)
-            kept.tries.parts.append(user.state)
-        if kept.tries is not None and isinstance(user, TransactionalSink):
-            kept.tries.parts.append(UndoableRows(user._rows))
+        if isinstance(kept.atomic, Tries):
+            if isinstance(kept.shown, UndoableState):
+                kept.atomic.parts.append(kept.shown)
+            if isinstance(user, TransactionalSink):
+                kept.atomic.parts.append(UndoableRows(user._rows))
+        elif kept.atomic is not None and isinstance(kept.shown, DraftState):
+            kept.atomic.state = kept.shown
+        if kept.windowed:
+            self._restore_windows(built.task, kept)
         if isinstance(user, RewindableSpout):
             positions = {} if part is None else self._settings.parts.positions_of(part, kept.name)
-            await self._rewind(built.task, user, positions)
+            await self._rewind(built.task, user, positions, is_first_run=part is None)
         elif isinstance(user, TransactionalSink) and part is not None:
             kept.pending = self._settings.parts.batches_of(part, kept.name)
 
+    def _restore_windows(self, task: Task, kept: _Kept) -> None:
+        """The windows of a task are one entry of state, which belongs to the task."""
+        component = kept.name[0]
+        groups = self.groups_of(component) or max_parallelism(len(self._plan.tasks_of[component]))
+        codec = self._make_codec()
+        try:
+            state = self._restored(kept, groups, codec, None)
+            data = state.get(_WINDOWS)
+            if data is not None:
+                kept.user._squall_shell.restore(data, codec, self._make_tuple)
+        except SquallError as error:
+            raise ComponentStartError(
+                component, task.task, f"component {component!r}: {error.message}", hint=error.hint
+            ) from error
+        kept.codec = codec
+
+    def _make_tuple(self, task: int, stream: str, values: list[Any]) -> Tuple:
+        source = self._sources.get((task, stream))
+        if source is None:
+            component = self._plan.task_to_component[task]
+            info = self._plan.topology.components[component].streams[stream]
+            source = self._sources[task, stream] = Source(component, task, stream, info.fields)
+        return Tuple(values, 0, UNANCHORED, source)
+
     async def _rewind(
-        self, task: Task, spout: RewindableSpout, positions: Mapping[Hashable, Any]
+        self,
+        task: Task,
+        spout: RewindableSpout,
+        positions: Mapping[Hashable, Any],
+        *,
+        is_first_run: bool,
     ) -> None:
+        rewind = partial(spout._rewind, positions, is_first_run=is_first_run)
         try:
             if isinstance(task, ThreadSpout):
-                await on_thread(task, partial(spout._rewind, positions))
+                await on_thread(task, rewind)
             else:
-                spout._rewind(positions)
+                rewind()
         except Exception as error:
             where = f"component {task.component!r}: seek() failed: {describe(error)}"
             raise ComponentStartError(task.component, task.task, where) from error
@@ -421,6 +463,8 @@ class EpochDriver:
     def _take(self, kept: _Kept, epoch: int) -> None:
         full = kept.epochs.wants_full(epoch)
         changes, older, positions = None, kept.older, None
+        if kept.windowed:
+            self._store_windows(kept)
         batches: Mapping[Batch, list[Any]] = {}
         if kept.state is not None:
             base = full or not older or wants_base(older, kept.written.values())
@@ -450,6 +494,16 @@ class EpochDriver:
         for slot in elsewhere:
             assert self._fence is not None
             self._fence.add_barrier(slot, Barrier(*kept.name, epoch, full))
+
+    def _store_windows(self, kept: _Kept) -> None:
+        shell, state = kept.user._squall_shell, kept.state
+        assert state is not None
+        if shell.revision != kept.revision:
+            kept.revision = shell.revision
+            try:
+                state.put(_WINDOWS, shell.stored(kept.codec, Tuple))
+            except SquallError as error:
+                self._host.die(error)
 
     def _receive(self, barrier: Barrier) -> None:
         """A task of another worker has taken its snapshot."""
@@ -519,6 +573,113 @@ class EpochDriver:
             return True
         _, left = await asyncio.wait(running, timeout=wait_secs)
         return not left
+
+
+class _AtomicBolt:
+    """Makes the calls of one bolt atomic."""
+
+    def __init__(
+        self, driver: EpochDriver, kept: _Kept, task: int, options: TopologyOptions
+    ) -> None:
+        self._driver = driver
+        self._kept = kept
+        self._component = kept.name[0]
+        self._tries_max = options.topology_checkpoint_tries
+        self._letters = driver.letters_of(self._component, task, self._tries_max)
+        self._report = partial(driver._host.report, self._component, task)
+        self._has_state = isinstance(kept.user, StatefulBolt)
+        self._key_of = driver.key_of(self._component)
+        self._arity = driver.arity_of(self._component)
+
+    def around(
+        self, execute: Callable[[Any], Any]
+    ) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+        mode = self._kept.mode
+        if mode in (InvocationMode.ASYNC, InvocationMode.ASYNC_BATCH):
+            return self._around_async(execute, is_batch=mode is InvocationMode.ASYNC_BATCH)
+        tries = self._kept.atomic = self._tries()
+        if getattr(self._kept.user, "_squall_windowed", False):
+            return self._around_windows(execute, tries)
+        if mode is InvocationMode.COLUMNS:
+            return self._around_columns(execute, tries)
+        if mode in (InvocationMode.BATCH, InvocationMode.THREAD_BATCH):
+            keys_of = self._keys_of if self._has_state else None
+            atomic: Callable[[Any], Any] = around_batch(tries, execute, keys_of)
+            return atomic, self._collector(tries, names_anchors=self._kept.user.auto_anchor)
+        return tries.around(execute), self._collector(tries)
+
+    def _tries(self) -> Tries:
+        key_of = self._key_of
+
+        def key(tup: Tuple) -> Any:
+            assert key_of is not None
+            return key_of(tup.source, tup.values)
+
+        return Tries(
+            self._tries_max,
+            key_of=key if self._has_state and key_of is not None else None,
+            report=self._report,
+            give_up=self._letters.give_up,
+            fault=self._driver._host.die,
+            sleep=time.sleep,
+        )
+
+    def _keys_of(self, tuples: Iterable[Tuple]) -> Iterable[Any]:
+        key_of = self._key_of
+        if key_of is None:
+            return ()
+        return [key_of(tup.source, tup.values) for tup in tuples]
+
+    def _collector(
+        self, tries: Tries | ConcurrentCalls, *, names_anchors: bool = False
+    ) -> Callable[[Any], Any]:
+        def collector(inner: Any) -> HoldingCollector:
+            self._letters.calls = inner
+            return HoldingCollector(inner, tries, self._arity, names_anchors=names_anchors)
+
+        return collector
+
+    def _around_columns(
+        self, execute: Callable[[Any], Any], tries: Tries
+    ) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+        keys_of = self._driver.columns_key(self._component) if self._has_state else None
+        columns = AtomicColumns(tries, execute, keys_of, self._letters.give_up_row)
+
+        def collector(inner: Any) -> HoldingColumnCollector:
+            self._letters.calls = inner
+            columns.collector = HoldingColumnCollector(inner, tries, self._arity)
+            return columns.collector
+
+        return columns.run, collector
+
+    def _around_async(
+        self, execute: Callable[[Any], Any], *, is_batch: bool
+    ) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+        calls = self._kept.atomic = ConcurrentCalls(
+            self._tries_max,
+            keys_of=None if self._key_of is None else self._keys_of,
+            report=self._report,
+            give_up=self._letters.give_up,
+            fault=self._driver._host.die,
+        )
+        around = calls.around_batch if is_batch else calls.around
+        names_anchors = is_batch and self._kept.user.auto_anchor
+        return around(execute), self._collector(calls, names_anchors=names_anchors)
+
+    def _around_windows(
+        self, execute: Callable[[Any], Any], tries: Tries
+    ) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+        host = self._driver._host
+        windows = WindowCalls(self._component, tries, self._letters, host.die)
+        self._kept.windowed = True
+        # Before the bolt is bound, which makes its shell.
+        object.__setattr__(self._kept.user, "_squall_calls", windows)
+
+        def collector(inner: Any) -> WindowCollector:
+            self._letters.calls = inner
+            return WindowCollector(inner, tries, self._arity, windows)
+
+        return windows.around(execute), collector
 
 
 async def _on_own_thread(call: Callable[[], None], name: str) -> None:

@@ -37,6 +37,7 @@ WORDS = {
     "common/history": {"parts"},
     "deploy": {"manifests"},
     "engine/acking": {"tree_model"},
+    "engine/atomic": {"kinds"},
     "engine/backpressure": {"backpressure", "model"},
     "engine/build": {"component_conf"},
     "engine/core": {"core", "core_traces", "grouped", "stale"},

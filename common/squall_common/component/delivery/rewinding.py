@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import count
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
 from squall_common.component.component import Spout
@@ -61,6 +61,11 @@ class RewindableSpout(Spout):
     _positions: dict[Any, Any]
     _ids: Iterator[int] | None
     _place: tuple[int, TopologyContext]
+
+    #: In `seek` and later: whether no checkpoint of the topology has this spout yet. A source that
+    #: is not to be read from its beginning may choose where to begin then, and emits from there; it
+    #: calls `begin_at`, so that every later start goes on from what was chosen.
+    is_first_run: bool = True
 
     def _bind(self, collector: SpoutCollector, context: TopologyContext) -> None:
         super()._bind(collector, context)
@@ -105,13 +110,45 @@ class RewindableSpout(Spout):
             self._positions[position[0]] = position[1]
         return sent
 
+    def emit_columns(
+        self,
+        columns: Sequence[Sequence[Any]],
+        *,
+        message_ids: Sequence[Hashable] | None = None,
+        stream: str = "default",
+        position: tuple[Hashable, Any] | None = None,
+    ) -> None:
+        """Emit many tuples of one split at once, given as one list for each field. `position` is
+        that behind the last of them; otherwise as `emit`."""
+        if message_ids is not None:
+            raise SquallError(
+                f"{type(self).__name__}: emit_columns() with message ids",
+                hint="a RewindableSpout emits positions; epochs settle its messages",
+            )
+        ids = self._ids
+        count = len(columns[0]) if columns else 0
+        numbers = None if ids is None else list(islice(ids, count))
+        super().emit_columns(columns, message_ids=numbers, stream=stream)
+        if position is not None:
+            self._positions[position[0]] = position[1]
+
+    def begin_at(self, split: Hashable, position: Any) -> None:
+        """Have the next checkpoint say where a split is to be read on, although nothing was emitted
+        from it."""
+        self._positions[split] = position
+
+    def forget(self, split: Hashable) -> None:
+        """Leave a split out of the next checkpoints, because it is gone."""
+        self._positions.pop(split, None)
+
     # ---- called by the engine ----
 
     def _number_messages(self) -> None:
         """Have messages tracked, because their number is limited."""
         object.__setattr__(self, "_ids", count(1))
 
-    def _rewind(self, positions: Mapping[Any, Any]) -> None:
+    def _rewind(self, positions: Mapping[Any, Any], *, is_first_run: bool = False) -> None:
+        object.__setattr__(self, "is_first_run", is_first_run)
         self._positions.update(positions)
         self.seek(positions)
 

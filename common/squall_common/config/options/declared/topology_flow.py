@@ -54,8 +54,8 @@ OPTIONS = (
         "topology.checkpoint.tries",
         whole(1, 100),
         3,
-        "How often a tuple is tried in place before its failure ends the topology, with "
-        "checkpoints.",
+        "How often a tuple is tried in place, with checkpoints, before it goes to the bolt's "
+        "stream __dead_letter. If no bolt consumes that stream, the topology ends.",
         scope=TOPOLOGY | COMPONENT,
         readers=WORKER,
         storm=OURS,

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from squall_common.state.keyed import KeyedState
+from squall_engine.atomic.tries import HoldingCollector, Tries
+from squall_engine.atomic.undo import UndoableRows, UndoableState
 from squall_engine.core import Tuple
 from squall_engine.core.codec import ValueCodec
-from squall_engine.epochs.atomic import HoldingCollector, Tries, UndoableRows, UndoableState
 
 
 class Calls:

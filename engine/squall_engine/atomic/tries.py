@@ -1,0 +1,257 @@
+"""One call after the other, each tried again in place: bolts on the loop, and on a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+from squall_common.component.collector import (
+    BoltCollector,
+    ColumnCollector,
+    DelegatingBoltCollector,
+    DelegatingColumnCollector,
+)
+from squall_common.names import DEFAULT_STREAM
+from squall_engine.atomic.undo import Undoable
+from squall_engine.core import Tuple
+from squall_engine.core.values import checked_origins
+
+# Between two tries of a tuple. A bolt on the loop holds it meanwhile.
+WAITS_SECS = (0.0, 0.01, 0.05, 0.1)
+
+Held = list[tuple[Callable[..., object], tuple[Any, ...]]]
+Arity = dict[str, tuple[int, bool]]
+"""Of each stream, its number of fields, and whether it is direct."""
+
+
+class Failure(Exception):
+    """The component has called `fail`."""
+
+    def __init__(self) -> None:
+        super().__init__("the bolt called fail()")
+
+
+def wait_secs(tries: int) -> float:
+    """How long to wait after so many tries."""
+    return WAITS_SECS[min(tries, len(WAITS_SECS)) - 1]
+
+
+class Holding(Protocol):
+    """Where the calls of a try are held."""
+
+    @property
+    def held(self) -> Held | None:
+        """The calls of the try under way, with their arguments; None: none is."""
+
+    def fail(self, what: Any) -> None:
+        """`fail` was called in the try."""
+
+
+class Tries:
+    """The calls of one task, on one thread."""
+
+    def __init__(
+        self,
+        tries_max: int,
+        *,
+        key_of: Callable[[Tuple], Any] | None,
+        report: Callable[[BaseException], None],
+        give_up: Callable[[Tuple, Exception], None],
+        fault: Callable[[BaseException], None],
+        sleep: Callable[[float], None],
+    ) -> None:
+        """`key_of(tup)` is the key of its state. `report` gets the error of each try,
+        `give_up(tup, error)` a tuple whose tries have all failed, and `fault` an error that no
+        other try can undo."""
+        self.parts: list[Undoable] = []
+        self.report = report
+        self.give_up = give_up
+        self.held: Held | None = None
+        self.failed: list[Any] | None = None  # what `fail` was called for
+        self._tries_max = tries_max
+        self._key_of = key_of
+        self._fault = fault
+        self._sleep = sleep
+
+    def fail(self, what: Any) -> None:
+        """`fail` was called in the try."""
+        if self.failed is None:
+            self.failed = []
+        self.failed.append(what)
+
+    def around(self, execute: Callable[[Tuple], Any]) -> Callable[[Tuple], None]:
+        """`execute`, made atomic."""
+        key_of, attempt = self._key_of, self.attempt
+
+        def atomic(tup: Tuple) -> None:
+            key = None if key_of is None else key_of(tup)
+            error = attempt(execute, tup, key)
+            if error is not None:
+                again = self.again(execute, tup, key, error)
+                if again is not None:
+                    self.give_up(tup, again)
+
+        return atomic
+
+    def again(
+        self, execute: Callable[[Any], Any], what: Any, key: Any, error: Exception
+    ) -> Exception | None:
+        """Make the tries that are left after the first. Returns the error of the last."""
+        for count in range(1, self._tries_max):
+            self.report(error)
+            self._sleep(wait_secs(count))
+            next_error = self.attempt(execute, what, key)
+            if next_error is None:
+                return None
+            error = next_error
+        self.report(error)
+        return error
+
+    def attempt(self, execute: Callable[[Any], Any], what: Any, key: Any) -> Exception | None:
+        """One try. Returns its error, if it has failed; then it has had no effect."""
+        parts = self.parts
+        held: Held = []
+        self.held, self.failed = held, None
+        for part in parts:
+            part.begin(key)
+        try:
+            execute(what)
+            if self.failed:
+                raise Failure
+        except Exception as error:
+            self.held = None
+            for part in parts:
+                part.undo()
+            return error
+        self.held = None
+        for part in parts:
+            part.end()
+        self.release(held)
+        return None
+
+    def release(self, held: Held) -> None:
+        """Make the calls that were held."""
+        try:
+            for call, arguments in held:
+                call(*arguments)
+        except Exception as error:
+            # Some of it may have left.
+            self._fault(error)
+            raise
+
+
+class HoldingCollector(DelegatingBoltCollector[Tuple]):
+    """The collector of a bolt with atomic calls: it holds them until the try has succeeded."""
+
+    def __init__(
+        self,
+        inner: BoltCollector[Tuple],
+        tries: Holding,
+        arity: Arity,
+        *,
+        names_anchors: bool = False,
+    ) -> None:
+        """`names_anchors`: every emit has to, as several tuples are in execution."""
+        self._tries = tries
+        self._arity = arity
+        self._emit = inner.emit
+        self._names_anchors = names_anchors
+        super().__init__(inner)
+
+    def emit(
+        self,
+        values: Sequence[Any],
+        anchors: Tuple | Iterable[Tuple] | None = None,
+        stream: str = DEFAULT_STREAM,
+    ) -> Sequence[int]:
+        held = self._tries.held
+        if held is None or self._arity.get(stream) != (len(values), False):
+            return self._inner.emit(values, anchors, stream)  # which refuses what is wrong
+        if anchors is not None or self._names_anchors:
+            anchors = self._checked(anchors)
+            if anchors is None:
+                return self._inner.emit(values, None, stream)  # likewise
+        held.append((self._emit, (values, anchors, stream)))
+        return ()
+
+    def emit_direct(
+        self,
+        task: int,
+        values: Sequence[Any],
+        anchors: Tuple | Iterable[Tuple] | None = None,
+        stream: str = DEFAULT_STREAM,
+    ) -> Sequence[int]:
+        held = self._tries.held
+        if held is None or self._arity.get(stream) != (len(values), True):
+            return self._inner.emit_direct(task, values, anchors, stream)
+        if anchors is not None or self._names_anchors:
+            anchors = self._checked(anchors)
+            if anchors is None:
+                return self._inner.emit_direct(task, values, None, stream)
+        held.append((self._inner.emit_direct, (task, values, anchors, stream)))
+        return ()
+
+    def _checked(self, anchors: Tuple | Iterable[Tuple] | None) -> list[Tuple] | None:
+        """Anchors as they are now. One that is acked already would be refused when the call leaves,
+        which is too late: with checkpoints it has no tree to add to, so it is left out."""
+        if anchors is None:
+            return None
+        found = [anchors] if isinstance(anchors, Tuple) else list(anchors)
+        for one in found:
+            if not isinstance(one, Tuple):
+                raise TypeError(f"emit: expected a tuple or tuples as anchors, got {one!r:.100}")
+        return [one for one in found if not getattr(one, "settled", False)]
+
+    def ack(self, tup: Tuple) -> None:
+        held = self._tries.held
+        if held is None:
+            self._inner.ack(tup)
+        else:
+            held.append((self._inner.ack, (tup,)))
+
+    def fail(self, tup: Tuple) -> None:
+        if self._tries.held is None:
+            self._inner.fail(tup)
+        else:
+            self._tries.fail(tup)
+
+
+class HoldingColumnCollector(HoldingCollector, DelegatingColumnCollector[Tuple]):
+    """The same for a bolt that is fed with columns."""
+
+    first_row = 0  # of the batch that the core has, where the rows in execution begin
+    rows = 0  # of them
+    of_all = True  # they are all of that batch
+
+    def __init__(self, inner: ColumnCollector[Tuple], tries: Holding, arity: Arity) -> None:
+        HoldingCollector.__init__(self, inner, tries, arity, names_anchors=True)
+        self._columns = inner
+        self._emit_columns = inner.emit_columns
+
+    def emit_columns(
+        self,
+        columns: Sequence[Sequence[Any]],
+        origins: Sequence[int] | None = None,
+        stream: str = DEFAULT_STREAM,
+    ) -> None:
+        held = self._tries.held
+        if held is None or self._arity.get(stream) != (len(columns), False):
+            self._emit_columns(columns, origins, stream)  # which refuses what is wrong
+            return
+        lists = [list(column) for column in columns]  # as they are now
+        emitted = len(lists[0]) if lists else 0
+        if isinstance(columns, str | bytes) or any(
+            len(one) != emitted or isinstance(column, str | bytes)
+            for one, column in zip(lists, columns, strict=True)
+        ):
+            self._emit_columns(columns, origins, stream)  # likewise
+            return
+        chosen = checked_origins(origins, emitted, self.rows)
+        if chosen is None:
+            origins = ()
+        elif not self.of_all:
+            first = self.first_row
+            origins = [first + row for row in chosen]
+        elif origins is not None:
+            origins = list(chosen)
+        held.append((self._emit_columns, (lists, origins, stream)))

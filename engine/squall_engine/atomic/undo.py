@@ -1,0 +1,183 @@
+"""What a failed try has changed is taken back: in the state of its task, and in a sink's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Protocol
+
+from squall_common.component.state import KeyValueState
+from squall_common.state.keyed import IMMUTABLE, MANY_KEYS, NO_KEY, Entry, KeyedState
+from squall_common.state.task_state import RowCodec
+
+
+class Undoable(Protocol):
+    """What a try changes."""
+
+    def begin(self, key: Any) -> None: ...
+
+    def end(self) -> None: ...
+
+    def undo(self) -> None: ...
+
+
+class UndoableState(KeyValueState):
+    """A `KeyedState` whose changes since `begin` can be undone."""
+
+    def __init__(self, state: KeyedState, codec: RowCodec) -> None:
+        """`codec` is for the thread that calls the bolt."""
+        self.inner = state
+        self._codec = codec
+        # At hand: they are called for each tuple.
+        self._get, self._put, self._entry = state.get, state.put, state.entry
+        self._before: dict[Hashable, Entry | None] = {}  # of what was put or deleted
+        self._copies: dict[Hashable, bytes] = {}  # of values that may be changed in place
+
+    def begin(self, key: Any) -> None:
+        """A try begins, of a tuple with this key."""
+        self.inner.current = key
+        if self._before:
+            self._before = {}
+        if self._copies:
+            self._copies = {}
+
+    def end(self) -> None:
+        """A try has ended, and what it did stays."""
+        self.inner.current = NO_KEY
+
+    def undo(self) -> None:
+        """A try has failed: all is as it was before."""
+        inner = self.inner
+        inner.current = NO_KEY
+        before = self._before
+        for key, data in self._copies.items():
+            # Its owner is that of before, whether it was replaced as well or not.
+            entry = before.get(key) or self._entry(key)
+            assert entry is not None
+            before[key] = entry._replace(value=self._codec.decode_rows(data)[0][0])
+        for key, was in before.items():
+            inner.put_back(key, was)
+        self._before, self._copies = {}, {}
+
+    def get(self, key: Hashable, default: Any = None) -> Any:
+        value = self._get(key, default)
+        if type(value) not in IMMUTABLE and value is not default:
+            self._copy(key, value)
+        return value
+
+    def put(self, key: Hashable, value: Any) -> None:
+        if key not in self._before:
+            self._before[key] = self._entry(key)
+        self._put(key, value)
+
+    def delete(self, key: Hashable) -> None:
+        if key not in self._before:
+            self._before[key] = self._entry(key)
+        self.inner.delete(key)
+
+    def iterate(self) -> Any:
+        return self._entries(self.inner.iterate())
+
+    def prefix(self, prefix: str | bytes | tuple[Any, ...]) -> Any:
+        return self._entries(self.inner.prefix(prefix))
+
+    def _entries(self, entries: Iterable[tuple[Any, Any]]) -> Any:
+        for key, value in entries:
+            if type(value) not in IMMUTABLE:
+                self._copy(key, value)
+            yield key, value
+
+    def _copy(self, key: Hashable, value: Any) -> None:
+        if key not in self._copies and key not in self._before:
+            self._copies[key] = self._codec.encode_rows(((value,),))
+
+    def __len__(self) -> int:
+        return len(self.inner)
+
+
+class BatchKeys:
+    """The keys of the tuples in a batch, by which the owner of an entry is found."""
+
+    def __init__(self, read: Callable[[], Iterable[Any]]) -> None:
+        """`read()` gives the key of each tuple. It is called once state is used."""
+        self._read = read
+        self._keys: set[Any] | None = None
+
+    @property
+    def all(self) -> set[Any]:
+        """The keys that have a hash."""
+        if self._keys is None:
+            self._keys = {one for one in self._read() if _has_hash(one)}
+        return self._keys
+
+    def owner_of(self, key: Hashable) -> Any:
+        """The key that an entry belongs to: the only one; or the entry's own, or one that this
+        begins with, as `("ann", "monday")` and `(("ann", "oslo"), "monday")` do. Otherwise
+        `MANY_KEYS`."""
+        keys = self.all
+        if key in keys:
+            return key
+        if len(keys) == 1:
+            return next(iter(keys))
+        if type(key) is tuple:
+            for length in range(len(key) - 1, 1, -1):
+                if key[:length] in keys:
+                    return key[:length]
+            if key and key[0] in keys:
+                return key[0]
+        return MANY_KEYS
+
+
+def _has_hash(key: Any) -> bool:
+    try:
+        hash(key)
+    except TypeError:
+        return False
+    return key is not NO_KEY
+
+
+class BatchState(UndoableState):
+    """The same for a bolt of batches: each entry is used under the key that it belongs to."""
+
+    _keys: BatchKeys | None = None  # not None in a try
+
+    def begin(self, key: Any) -> None:
+        """A try begins, of tuples with these `BatchKeys`."""
+        super().begin(NO_KEY)
+        self._keys = key
+
+    def end(self) -> None:
+        self._keys = None
+        super().end()
+
+    def undo(self) -> None:
+        self._keys = None
+        super().undo()
+
+    def get(self, key: Hashable, default: Any = None) -> Any:
+        self._use(key)
+        return super().get(key, default)
+
+    def put(self, key: Hashable, value: Any) -> None:
+        self._use(key)
+        super().put(key, value)
+
+    def _use(self, key: Hashable) -> None:
+        if self._keys is not None:
+            self.inner.current = self._keys.owner_of(key)
+
+
+class UndoableRows:
+    """The rows of a sink."""
+
+    def __init__(self, rows: list[Any]) -> None:
+        self._rows = rows
+        self._length = 0
+
+    def begin(self, key: Any) -> None:
+        self._length = len(self._rows)
+
+    def end(self) -> None:
+        pass
+
+    def undo(self) -> None:
+        del self._rows[self._length :]

@@ -1,0 +1,108 @@
+"""Windowed bolts with checkpoints. Their shell (`squall.windows.bolt`) adds tuples to windows by
+itself, and gives what runs the user's code for a window to a `WindowCalls`.
+
+What the windows hold is in the snapshot of their task, so a tuple is acked as soon as it is in
+them, and what a window emits is in no tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from squall_common.component.collector import BoltCollector
+from squall_common.errors import SquallError, describe
+from squall_common.names import DEFAULT_STREAM
+from squall_engine.atomic.letters import BoltLetters
+from squall_engine.atomic.tries import Arity, HoldingCollector, Tries
+from squall_engine.core import Tuple
+
+
+class WindowCalls:
+    """The calls that one task makes for its windows."""
+
+    def __init__(
+        self, component: str, tries: Tries, letters: BoltLetters, fault: Callable[[Any], None]
+    ) -> None:
+        self._component = component
+        self._tries = tries
+        self._letters = letters
+        self._fault = fault
+
+    def around(self, execute: Callable[[list[Tuple]], Any]) -> Callable[[list[Tuple]], None]:
+        """The `execute_batch` of the shell. What it raises leaves windows half done, so that it
+        ends the engine."""
+
+        def guarded(tuples: list[Tuple]) -> None:
+            try:
+                execute(tuples)
+            except Exception as error:
+                if not isinstance(error, SquallError):
+                    fault = SquallError(f"the windows of {self._component!r}: {describe(error)}")
+                    fault.__cause__ = error
+                    self._fault(fault)
+                raise
+
+        return guarded
+
+    def call(self, execute: Callable[[], Any]) -> Exception | None:
+        """Run the user's code for a window, atomically and as often as a tuple is tried. Returns
+        the error of the last try."""
+
+        def run(_: None) -> None:
+            execute()
+
+        error = self._tries.attempt(run, None, None)
+        return None if error is None else self._tries.again(run, None, None, error)
+
+    def give_up(self, tup: Tuple, error: Exception) -> None:
+        """A tuple leaves the windows as a dead letter."""
+        self._letters.give_up(tup, error)
+
+    def give_up_window(self, values: Sequence[Any], error: Exception) -> None:
+        """The same for the key, total, start and end of a window that holds no tuples."""
+        self._letters.give_up_values(values, error)
+
+    def fail(self, tup: Tuple) -> None:
+        """The bolt has called `fail` outside of a window."""
+        self._letters.give_up(tup, SquallError("the bolt called fail()"))
+
+
+class WindowCollector(HoldingCollector):
+    """The collector of a windowed bolt: nothing that it emits belongs to the tree of a tuple, and
+    tuples are acked when they are in the windows."""
+
+    def __init__(
+        self, inner: BoltCollector[Tuple], tries: Tries, arity: Arity, calls: WindowCalls
+    ) -> None:
+        super().__init__(inner, tries, arity)
+        self._calls = calls
+
+    def emit(
+        self,
+        values: Sequence[Any],
+        anchors: Tuple | Iterable[Tuple] | None = None,
+        stream: str = DEFAULT_STREAM,
+    ) -> Sequence[int]:
+        return super().emit(values, (), stream)
+
+    def emit_direct(
+        self,
+        task: int,
+        values: Sequence[Any],
+        anchors: Tuple | Iterable[Tuple] | None = None,
+        stream: str = DEFAULT_STREAM,
+    ) -> Sequence[int]:
+        return super().emit_direct(task, values, (), stream)
+
+    def ack(self, tup: Tuple) -> None:
+        pass
+
+    def reset_timeout(self, tup: Tuple) -> None:
+        pass
+
+    def fail(self, tup: Tuple) -> None:
+        if self._tries.held is None:
+            self._calls.fail(tup)
+        else:
+            self._tries.fail(tup)
