@@ -29,6 +29,7 @@ from squall._import_check import (
     UnguardedSubmitError,
     recorded_in,
 )
+from squall._savepoint import with_savepoint
 from squall_common.component.checkpoints import class_problems
 from squall_common.config.load import check_json, read_conf, validate_conf, warnings_about
 from squall_common.config.scopes import check_program_conf, topology_part
@@ -174,6 +175,14 @@ def _check(
         problems = list(class_problems(topology))
         if problems:
             raise InvalidTopologyError.listing(problems)
+    if session.mode == "cluster":
+        merged = with_savepoint(name, merged, topology, options)
+    elif options.topology_checkpoint_savepoint is not None:
+        raise SquallError(
+            "topology.checkpoint.savepoint is set, and only a cluster starts a topology from a "
+            "savepoint",
+            hint="submit it with storm jar --from-savepoint",
+        )
     for text in warnings_about(conf or {}, where=where):  # of -c, the command has warned
         print(f"warning: {text}", file=sys.stderr)
     return merged

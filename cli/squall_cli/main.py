@@ -39,6 +39,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "activate",
         "deactivate",
         "rebalance",
+        "savepoint",
         "rolling-restart",
         "get-errors",
         "state",

@@ -1031,6 +1031,36 @@ class Assignment:
         owner: str | None = ...,
     ) -> None: ...
 
+class SavepointRequest:
+    name: str
+    asked_ms: int
+    folder: str | None
+    stop: bool | None
+    def __init__(
+        self,
+        name: str,
+        asked_ms: int,
+        folder: str | None = ...,
+        stop: bool | None = ...,
+    ) -> None: ...
+
+class SavepointResult:
+    name: str
+    asked_ms: int
+    place: str
+    epoch: int | None
+    size_bytes: int | None
+    error: str | None
+    def __init__(
+        self,
+        name: str,
+        asked_ms: int,
+        place: str,
+        epoch: int | None = ...,
+        size_bytes: int | None = ...,
+        error: str | None = ...,
+    ) -> None: ...
+
 class StormBase:
     name: str
     status: TopologyStatus
@@ -1043,6 +1073,7 @@ class StormBase:
     component_debug: dict[str, DebugOptions] | None
     principal: str | None
     topology_version: str | None
+    savepoint: SavepointRequest | None
     def __init__(
         self,
         name: str,
@@ -1056,6 +1087,7 @@ class StormBase:
         component_debug: dict[str, DebugOptions] | None = ...,
         principal: str | None = ...,
         topology_version: str | None = ...,
+        savepoint: SavepointRequest | None = ...,
     ) -> None: ...
 
 class WorkerDrained:
@@ -1095,6 +1127,7 @@ class CheckpointReport:
     rollback_reason: str | None
     rollback_time_ms: int | None
     bound_components: list[str] | None
+    savepoint: SavepointResult | None
     def __init__(
         self,
         epoch: int,
@@ -1111,6 +1144,7 @@ class CheckpointReport:
         rollback_reason: str | None = ...,
         rollback_time_ms: int | None = ...,
         bound_components: list[str] | None = ...,
+        savepoint: SavepointResult | None = ...,
     ) -> None: ...
 
 class ClusterWorkerHeartbeat:

@@ -679,6 +679,26 @@ union TopologyActionOptions {
     2: optional RebalanceOptions rebalance_options;
 }
 
+/* Squall's own: a savepoint that a user asks for. `asked_ms` (since 1970) tells two of one name
+   apart. Without a folder it goes into the topology's own. With `stop` no checkpoint begins after
+   it. */
+struct SavepointRequest {
+    1: required string name;
+    2: required i64 asked_ms;
+    3: optional string folder;
+    4: optional bool stop;
+}
+
+/* Squall's own: what has become of the last request. With an error it was not taken. */
+struct SavepointResult {
+    1: required string name;
+    2: required i64 asked_ms;
+    3: required string place;
+    4: optional i64 epoch;
+    5: optional i64 size_bytes;
+    6: optional string error;
+}
+
 struct StormBase {
     1: required string name;
     2: required TopologyStatus status;
@@ -691,6 +711,8 @@ struct StormBase {
     9: optional map<string, DebugOptions> component_debug;
     10: optional string principal;
     11: optional string topology_version;
+    /* Squall's own: the last that was asked for. */
+    10001: optional SavepointRequest savepoint;
 }
 
 /* Squall's own: a worker whose spouts are off has nothing in flight. `status_zxid` is the writing of
@@ -736,6 +758,7 @@ struct CheckpointReport {
     13: optional i64 rollback_time_ms;
     /* Components with state that belongs to their tasks, whose number cannot change. */
     14: optional list<string> bound_components;
+    15: optional SavepointResult savepoint;
 }
 
 struct ClusterWorkerHeartbeat {
@@ -982,6 +1005,10 @@ service Nimbus {
     void deactivate(1: string name)
         throws (1: NotAliveException e1, 2: AuthorizationException e2);
     void rebalance(1: string name, 2: RebalanceOptions options)
+        throws (1: NotAliveException e1, 2: InvalidTopologyException e2, 3: AuthorizationException e3);
+    /* Squall's own: asks a topology with checkpoints for a savepoint. The page of the topology has
+       the result. */
+    void savepoint(1: string name, 2: SavepointRequest request)
         throws (1: NotAliveException e1, 2: InvalidTopologyException e2, 3: AuthorizationException e3);
     void setLogConfig(1: string name, 2: LogConfig config);
     LogConfig getLogConfig(1: string name);

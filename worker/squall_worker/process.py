@@ -516,6 +516,7 @@ class Worker:
             renew=self._renew,
             on_failure=self._errors.report,
             on_fault=self._fail,
+            on_savepoint=self._heartbeats.report_soon,
         )
 
         def take() -> None:
@@ -668,6 +669,8 @@ class Worker:
         if self._events is None:
             self._events = engine.make_event_log()
             self._events.write_to(self.spec.artifacts_dir / "events.log")
+        if self._epochs is not None:
+            self._epochs.follow(base)
         if base is not None:
             self._events.sample(self.spec.topology_id, base.component_debug)
         active = ours and spouts_run(base)

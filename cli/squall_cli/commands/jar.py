@@ -1,5 +1,7 @@
 """`storm jar`: run a topology's entry point, which submits it to the cluster."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -55,6 +57,18 @@ class _JarCommand(click.Command):
     metavar="FILE",
     help="Java properties file with credentials of the topology: lines of key=value.",
 )
+@click.option(
+    "--from-savepoint",
+    "savepoint",
+    metavar="URL|NAME",
+    help="Start from this savepoint: its place, or its name among the topology's own "
+    "(storm savepoint TOPOLOGY --list).",
+)
+@click.option(
+    "--allow-non-restored-state",
+    is_flag=True,
+    help="Drop state of components that the topology does not have any more.",
+)
 @dependency_options
 @settings_options
 def command(
@@ -65,6 +79,8 @@ def command(
     dependencies: DependencyOptions,
     wait_secs: int | None,
     credentials: Path | None,
+    savepoint: str | None,
+    allow_non_restored_state: bool,
 ) -> int:
     """Run a topology's entry point and submit it to the cluster.
 
@@ -74,6 +90,12 @@ def command(
     """
     from squall_cli.programs.entry import run_entry
 
+    if savepoint is not None:
+        given = f"topology.checkpoint.savepoint={json.dumps(savepoint)}"
+        settings = replace(settings, overrides=(*settings.overrides, given))
+    if allow_non_restored_state:
+        given = "topology.checkpoint.allow.non.restored.state=true"
+        settings = replace(settings, overrides=(*settings.overrides, given))
     return run_entry(
         package,
         entry,

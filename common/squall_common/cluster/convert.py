@@ -41,6 +41,39 @@ def to_storm_base(base: values.StormBase) -> storm.StormBase:
         component_debug=debug or None,
         principal=base.principal,
         topology_version=base.topology_version,
+        savepoint=None if base.savepoint is None else _to_savepoint_request(base.savepoint),
+    )
+
+
+def _to_savepoint_request(request: values.SavepointRequest) -> storm.SavepointRequest:
+    return storm.SavepointRequest(
+        name=request.name,
+        asked_ms=request.asked_ms,
+        folder=request.folder,
+        stop=request.stop or None,
+    )
+
+
+def from_savepoint_request(request: storm.SavepointRequest) -> values.SavepointRequest:
+    return values.SavepointRequest(
+        request.name, request.asked_ms, request.folder, bool(request.stop)
+    )
+
+
+def _to_savepoint_result(result: values.SavepointResult) -> storm.SavepointResult:
+    return storm.SavepointResult(
+        name=result.name,
+        asked_ms=result.asked_ms,
+        place=result.place,
+        epoch=result.epoch,
+        size_bytes=result.size_bytes,
+        error=result.error,
+    )
+
+
+def _from_savepoint_result(result: storm.SavepointResult) -> values.SavepointResult:
+    return values.SavepointResult(
+        result.name, result.asked_ms, result.place, result.epoch, result.size_bytes, result.error
     )
 
 
@@ -64,6 +97,7 @@ def from_storm_base(base: storm.StormBase) -> values.StormBase:
         component_debug=debug,
         principal=base.principal,
         topology_version=base.topology_version,
+        savepoint=None if base.savepoint is None else from_savepoint_request(base.savepoint),
     )
 
 
@@ -336,6 +370,7 @@ def to_checkpoints(report: values.CheckpointReport) -> storm.CheckpointReport:
         rollback_reason=report.rollback_reason,
         rollback_time_ms=report.rollback_time_ms,
         bound_components=list(report.bound_components) or None,
+        savepoint=None if report.savepoint is None else _to_savepoint_result(report.savepoint),
     )
 
 
@@ -355,6 +390,7 @@ def from_checkpoints(report: storm.CheckpointReport) -> values.CheckpointReport:
         rollback_reason=report.rollback_reason,
         rollback_time_ms=report.rollback_time_ms,
         bound_components=tuple(report.bound_components or ()),
+        savepoint=None if report.savepoint is None else _from_savepoint_result(report.savepoint),
     )
 
 

@@ -42,6 +42,28 @@ class DebugOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class SavepointRequest:
+    """A savepoint that a user asks for."""
+
+    name: str
+    asked_ms: int  # since 1970: two of one name are told apart by it
+    folder: str | None = None  # where it is to be; None: in the topology's own folder
+    stop: bool = False  # no epoch begins after it
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointResult:
+    """What has become of a request: it was taken, or `error` says why not."""
+
+    name: str
+    asked_ms: int
+    place: str
+    epoch: int | None = None
+    size_bytes: int | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StormBase:
     """/storms/ID: a topology's status and size. `action_options` is not None only in KILLED and
     REBALANCING; `prev_status` only in REBALANCING and while the start is pending."""
@@ -58,6 +80,7 @@ class StormBase:
     component_debug: Mapping[str, DebugOptions] = field(default_factory=dict)
     principal: str | None = None
     topology_version: str | None = None
+    savepoint: SavepointRequest | None = None  # the last that was asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +215,7 @@ class CheckpointReport:
     rollback_reason: str | None = None  # of the last one
     rollback_time_ms: int | None = None  # since 1970
     bound_components: tuple[str, ...] = ()  # whose number of tasks cannot change
+    savepoint: SavepointResult | None = None  # of the last request
 
 
 @dataclass(frozen=True, slots=True)

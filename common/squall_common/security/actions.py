@@ -89,6 +89,7 @@ _TOPOLOGY_CHANGES = (
     "debug",
     "killTopology",
     "rebalance",
+    "savepoint",
     "setLogConfig",
     "setWorkerProfiler",
     "uploadNewCredentials",

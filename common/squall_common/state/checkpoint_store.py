@@ -77,6 +77,12 @@ class CheckpointStore:
         folder, base = self._place(name)
         self._try("delete", name, lambda: folder.delete(base))
 
+    def remove_folders(self, folders: Sequence[str]) -> None:
+        """Remove those of these folders ("": this one) that are empty; object stores have none."""
+        for folder in folders:
+            place = self._root / folder if folder else self._root
+            place.remove_empty()
+
     def _place(self, name: str) -> tuple[Folder, str]:
         folder, _, base = name.rpartition("/")
         if not base or ".." in name.split("/") or name.startswith("/"):

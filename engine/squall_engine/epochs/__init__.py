@@ -17,6 +17,7 @@ others do what they ask for:
     record              where the record is: a file, or a znode
     coordinating        the shell of the coordinator: time, the record, manifests
     taking_part         the shell of a worker: restores, writes snapshots, and says so
+    savepoints          takes savepoints, and begins a topology with one
     wire                messages as sections, between the workers of a cluster
     in_process          all of it for a topology that runs in one process
     cluster             all of it for one worker of a topology on a cluster

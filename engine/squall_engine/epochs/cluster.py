@@ -27,7 +27,7 @@ from typing import Final
 
 from squall_common.cluster import paths
 from squall_common.cluster.store import Store
-from squall_common.cluster.values import CheckpointReport
+from squall_common.cluster.values import CheckpointReport, StormBase
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
@@ -49,6 +49,7 @@ from squall_engine.epochs.member import Member, MemberState
 from squall_engine.epochs.messages import Hello, Report, Restore, ToCoordinator, ToWorker
 from squall_engine.epochs.parts import EpochSettings, PartStore
 from squall_engine.epochs.record import RecordZnode, claim
+from squall_engine.epochs.savepoints import Savepoints, begin_with
 from squall_engine.epochs.taking_part import Engine, TakingPart
 
 log = get_logger(__name__)
@@ -125,10 +126,12 @@ class ClusterEpochs:
         renew: Callable[[Image], None],
         on_failure: Callable[[str, int, BaseException], None],
         on_fault: Callable[[SquallError], None],
+        on_savepoint: Callable[[], None] = lambda: None,
     ) -> None:
         """`routes`: where every task runs. `incarnation`: see `incarnation_of`. `store`: that of
         the cluster state. `send` takes sections for the engine of another worker, and `renew`
-        replaces this process by a new image. Raises SquallError."""
+        replaces this process by a new image; `on_savepoint` is called when one is done. Raises
+        SquallError."""
         interval, url = options.topology_checkpoint_interval_secs, options.topology_state_url
         assert interval is not None
         if url is None:
@@ -141,12 +144,16 @@ class ClusterEpochs:
         # Without one this process is new.
         self._reason = image.reason or f"the worker {own}, which coordinates, was started again"
         self._shape = _shape(prepared)
+        self._from = options.topology_checkpoint_savepoint
+        self._savepoints: Savepoints | None = None  # where the coordinator is
+        self._base: StormBase | None = None  # the topology's status, as last read
         self._routes = dict(routes)
         self._image = image
         self._interval = interval
         self._send = send
         self._renew = renew
         self._on_fault = on_fault
+        self._on_savepoint = on_savepoint
         self._workers: Sequence[WorkerSlot] = sorted(set(routes.values()), key=str)
         self._chief = routes[min(routes)]
         self._own = own
@@ -241,6 +248,8 @@ class ClusterEpochs:
 
     async def _coordinate(self) -> None:
         await self._check_folder()
+        if self._from is not None:
+            await self._begin_with(self._from)
         while True:
             try:
                 incarnation = await claim(self._record, self._topology_id, self._reason)
@@ -256,6 +265,14 @@ class ClusterEpochs:
 
         if not await self._background.insist(write_mark, lambda: True):
             return
+        savepoints = self._savepoints = Savepoints(
+            self._topology,
+            self._url,
+            background=self._background,
+            store=self._checkpoints,
+            begin_epoch=self._begin_epoch,
+            changed=self._on_savepoint,
+        )
         self._coordinating = Coordinating(
             self._topology,
             self._shape,
@@ -268,10 +285,40 @@ class ClusterEpochs:
             say=self._say_to_worker,
             on_roll_back=self._roll_back,
             name_of=lambda worker: str(self._workers[worker]),
+            savepoints=savepoints,
         )
         self._coordinating.begin()
+        if self._base is not None:
+            savepoints.follow(self._base.savepoint)
         self._background.every(_REPEAT_SECS, self._repeat)
         log.info("topology_coordinated", topology=self._topology, incarnation=incarnation)
+
+    async def _begin_with(self, place: str) -> None:
+        while True:
+            try:
+                await begin_with(
+                    place,
+                    topology=self._topology,
+                    start=self._topology_id,
+                    record=self._record,
+                    parts=self._parts,
+                    store=self._checkpoints,
+                    background=self._background,
+                )
+                return
+            except StateStoreError as error:
+                self._background.failed(error)
+            await asyncio.sleep(RETRY_SECS)
+
+    def _begin_epoch(self) -> None:
+        if self._coordinating is not None:
+            self._coordinating.begin_epoch()
+
+    def follow(self, base: StormBase | None) -> None:
+        """The topology's status was read: it says whether a savepoint is wanted."""
+        self._base = base
+        if self._savepoints is not None and base is not None:
+            self._savepoints.follow(base.savepoint)
 
     async def _check_folder(self) -> None:
         """Two clusters, or a cluster and a process, must not share a folder: each would take the
@@ -317,7 +364,9 @@ class ClusterEpochs:
         """What has become of the epochs; None in workers without the coordinator."""
         if self._coordinating is None:
             return None
-        return report_of(self._coordinating.counts, self._interval)
+        report = report_of(self._coordinating.counts, self._interval)
+        result = None if self._savepoints is None else self._savepoints.result
+        return replace(report, savepoint=result)
 
     def has_drained(self, drained: bool) -> bool:
         """Whether nothing is in flight (`drained`), an epoch has completed since, and sinks have
@@ -326,6 +375,9 @@ class ClusterEpochs:
         if not drained or driver is None:
             self._begun_when_drained = None
             return False
+        request = None if self._base is None else self._base.savepoint
+        if request is not None and request.stop:
+            return not driver.has_batches  # no other epoch completes
         if self._begun_when_drained is None:
             self._begun_when_drained = driver.begun
         return driver.confirmed > self._begun_when_drained and not driver.has_unconfirmed

@@ -29,6 +29,7 @@ from squall_engine.epochs.messages import (
 )
 from squall_engine.epochs.parts import PartStore, assemble
 from squall_engine.epochs.record import RecordPlace
+from squall_engine.epochs.savepoints import Savepoints
 
 log = get_logger(__name__)
 
@@ -76,6 +77,7 @@ class Coordinating:
         say: Callable[[int, ToWorker], None],
         on_roll_back: Callable[[int, str], bool] | None = None,
         name_of: Callable[[int], str] = str,
+        savepoints: Savepoints | None = None,
     ) -> None:
         """`say` gets messages for workers, by number, and `name_of` is how one is shown.
         `on_roll_back` gets the generation that is over, and why; if it returns True, another
@@ -91,6 +93,7 @@ class Coordinating:
         self._say = say
         self._on_roll_back = on_roll_back
         self._name_of = name_of
+        self._savepoints = savepoints
         self._begun_at = 0.0
         self._made_at = time.monotonic()
         self._slow_epoch = 0  # the last one that was reported to be written slowly
@@ -181,9 +184,17 @@ class Coordinating:
 
     def begin_epoch(self) -> None:
         """Begin an epoch, if none is under way."""
-        if self.coordinator.state is State.IDLE:
-            self._begun_at = time.monotonic()
-            self.happened(asks.EpochDue())
+        savepoints = self._savepoints
+        if self.coordinator.state is not State.IDLE:
+            return
+        if savepoints is not None and not savepoints.may_begin:
+            return
+        self._begun_at = time.monotonic()
+        self._longest = None
+        # It says so first: in one process the epoch may be complete when this returns.
+        if savepoints is not None:
+            savepoints.begun(self.coordinator.last_begun + 1)
+        self.happened(asks.EpochDue(full=savepoints is not None and savepoints.wants_full))
 
     def _give_up(self, missing: Sequence[TaskName]) -> None:
         shown = ", ".join(f"{name} ({index})" for name, index in missing[:5])
@@ -293,13 +304,16 @@ class Coordinating:
             longest_secs=None if self._longest is None else self._longest[1],
         )
         log.debug("epoch_completed", topology=self._topology, epoch=epoch)
+        if self._savepoints is not None:
+            self._savepoints.completed(self.coordinator.record, manifest)
         generation = self.coordinator.record.generation
         self._background.run(self._collect(generation, epoch, manifest))
 
     async def _collect(self, generation: int, epoch: int, manifest: Manifest) -> None:
+        pinned = None if self._savepoints is None else self._savepoints.pinned
         try:
             await self._background.in_thread(
-                partial(self._parts.collect, generation, epoch, manifest)
+                partial(self._parts.collect, generation, epoch, manifest, pinned)
             )
         except SquallError as error:
             self._background.failed(error)

@@ -33,8 +33,9 @@ from squall_common.names import DEAD_LETTER_STREAM, is_system_id
 from squall_common.state.key_groups import max_parallelism
 from squall_common.state.keyed import NO_KEY, KeyedState
 from squall_common.state.manifest import ComponentPart
+from squall_common.state.savepoint import Wanted, restore_error, restore_problems
 from squall_common.state.segment import SegmentRef
-from squall_common.topology.model import GroupingKind, WorkerSlot
+from squall_common.topology.model import ComponentKind, GroupingKind, WorkerSlot
 from squall_engine.atomic.batches import AtomicColumns, ColumnKeysOf, around_batch
 from squall_engine.atomic.concurrent import ConcurrentCalls, DraftState
 from squall_engine.atomic.letters import BoltLetters
@@ -130,6 +131,7 @@ class EpochDriver:
         self._make_codec = make_codec
         self._worker = worker
         self._refuse_cycles()
+        self._refuse_changes()
         if host.options.topology.topology_state_provider not in _PROVIDERS:
             raise SquallError(
                 "topology.state.provider is set with topology.checkpoint.interval.secs",
@@ -207,6 +209,21 @@ class EpochDriver:
         if mode in (InvocationMode.SHELL_BOLT, InvocationMode.SHELL_SPOUT):
             return "is a shell component, which has no checkpoints"
         return component_problem(user, self._plan.topology.components[component])
+
+    def _refuse_changes(self) -> None:
+        manifest = self._settings.manifest
+        if manifest is None:
+            return
+        components = self._plan.topology.components
+        wanted = {
+            name: Wanted(one.kind is ComponentKind.SPOUT, len(self._plan.tasks_of.get(name, ())))
+            for name, one in components.items()
+            if not is_system_id(name)
+        }
+        allow = self._host.options.topology.topology_checkpoint_allow_non_restored_state
+        problems = restore_problems(manifest, wanted, allow_non_restored=allow)
+        if problems:
+            raise restore_error(problems, f"checkpoint {manifest.epoch}")
 
     # ---- while tasks are made ----
 
@@ -534,6 +551,11 @@ class EpochDriver:
     def has_unconfirmed(self) -> bool:
         """Whether rows of complete epochs are not written yet."""
         return any(self._ready_batches(kept) for kept in self._kept.values())
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether rows of any epoch are not written yet."""
+        return any(kept.pending for kept in self._kept.values())
 
     def _ready_batches(self, kept: _Kept) -> list[Batch]:
         return sorted(batch for batch in kept.pending if batch.epoch <= self._confirmed)

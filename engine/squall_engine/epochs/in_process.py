@@ -65,6 +65,12 @@ class InProcessEpochs:
                 "topology.checkpoint.interval.secs is set, and topology.state.url is not",
                 hint="set topology.state.url to the folder for the checkpoints",
             )
+        if options.topology_checkpoint_savepoint is not None:
+            raise SquallError(
+                "topology.checkpoint.savepoint is set, and only a cluster starts a topology from a "
+                "savepoint",
+                hint="submit it with storm jar --from-savepoint",
+            )
         store = CheckpointStore(url)
         if not store.is_local:
             raise SquallError(

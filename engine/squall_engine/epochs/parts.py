@@ -12,7 +12,12 @@ from squall_common.state.checkpoint_store import CheckpointStore
 from squall_common.state.errors import StateDamagedError, StateError
 from squall_common.state.key_groups import groups_of_task
 from squall_common.state.keyed import KeyedState
-from squall_common.state.manifest import ComponentPart, Manifest, TaskPart, decode_manifest
+from squall_common.state.manifest import (
+    ComponentPart,
+    Manifest,
+    TaskPart,
+    decode_manifest,
+)
 from squall_common.state.segment import Footer, Segment, SegmentRef, encode_segment
 from squall_common.state.task_state import Changes, RowCodec
 from squall_engine.dataflow.fence import Fence
@@ -209,10 +214,14 @@ class PartStore:
 
     # -- garbage --
 
-    def collect(self, generation: int, epoch: int, manifest: Manifest) -> int:
-        """Delete the objects that are older than an epoch by their names, and that its manifest
-        does not need. Returns how many. Raises StateError."""
+    def collect(
+        self, generation: int, epoch: int, manifest: Manifest, pinned: Manifest | None = None
+    ) -> int:
+        """Delete the objects that are older than an epoch by their names, and that neither its
+        manifest nor a `pinned` one needs. Returns how many. Raises StateError."""
         needed = {ref.name for ref in manifest.segments}
+        if pinned is not None:
+            needed |= {ref.name for ref in pinned.segments}
         folders = [f"{self._topology}/manifests"]
         top = f"{self._topology}/segments"
         for component in self._store.names(top):

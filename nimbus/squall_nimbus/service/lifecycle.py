@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from squall_common.cluster import convert
 from squall_common.cluster.values import RebalanceOptions, TopologyStatus
 from squall_common.names import ANONYMOUS
 from squall_nimbus.service.base import Calls, needed, operation, refused
@@ -137,6 +138,22 @@ class LifecycleCalls(Calls):
         size = size_of(replace(base, action_options=checked))
         async with self.nimbus.submitter.quotas.granted(base.owner or ANONYMOUS, topology_id, size):
             await self.nimbus.lifecycle.handle(name, Rebalance(checked))
+
+    @operation("savepoint", by_name="name")
+    async def savepoint(
+        self, call: Call, name: str | None, request: storm.SavepointRequest | None
+    ) -> None:
+        await self.nimbus.leader_elector.require()
+        asked = convert.from_savepoint_request(needed(request, "request"))
+        name = needed(name, "name")
+        topology_id, _ = await self.nimbus.lifecycle.find(name)
+        options = (await self.nimbus.reader.stored(topology_id)).options
+        if options.topology_checkpoint_interval_secs is None:
+            raise storm.InvalidTopologyException(
+                msg=f"topology {name!r} takes no checkpoints, and so no savepoints: it needs "
+                "topology.checkpoint.interval.secs and topology.state.url"
+            )
+        await self.nimbus.user_changes.ask_savepoint(name, asked)
 
     async def _bound(self, topology_id: str) -> Collection[str]:
         """The components whose number of tasks cannot change, as far as is known."""

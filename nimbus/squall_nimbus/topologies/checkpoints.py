@@ -17,6 +17,8 @@ _INTERVAL = "topology.checkpoint.interval.secs"
 def checkpoint_problems(topology: Topology, options: TopologyOptions) -> list[str]:
     """What is wrong, for the user; nothing for a topology without checkpoints."""
     if options.topology_checkpoint_interval_secs is None:
+        if options.topology_checkpoint_savepoint is not None:
+            return [f"topology.checkpoint.savepoint is set, and {_INTERVAL} is not"]
         return []
     problems = []
     if not options.topology_state_url:

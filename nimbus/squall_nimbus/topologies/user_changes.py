@@ -14,11 +14,14 @@ from squall_common.cluster.values import (
     LogLevelAction,
     ProfileAction,
     ProfileRequest,
+    SavepointRequest,
+    TopologyStatus,
 )
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import LEVELS, get_logger
-from squall_common.errors import SquallError
+from squall_common.errors import InvalidTopologyError, SquallError
 from squall_common.names import topology_name_of
+from squall_common.state.savepoint import name_problem
 from squall_common.topology.model import WorkerSlot
 from squall_nimbus.topologies.credentials import CredentialsKeeper
 from squall_nimbus.topologies.lifecycle_shell import LifecycleShell
@@ -72,6 +75,22 @@ class UserChanges:
             debug = {**base.component_debug, (component or topology_id): options}
             await self._state.put_storm_base(
                 topology_id, replace(base, component_debug=debug), guard=fence
+            )
+
+    async def ask_savepoint(self, name: str, request: SavepointRequest) -> None:
+        """Ask a topology that takes checkpoints for a savepoint. Raises InvalidTopologyError if
+        that is not possible now."""
+        if (why := name_problem(request.name)) is not None:
+            raise InvalidTopologyError(f"{request.name!r} cannot be a savepoint's name: {why}")
+        async with self._lifecycle.locks.hold(name):
+            topology_id, base = await self._lifecycle.find(name)
+            if base.status not in (TopologyStatus.ACTIVE, TopologyStatus.INACTIVE):
+                raise InvalidTopologyError(
+                    f"topology {name!r} is {base.status.name}: no savepoint can be asked for now"
+                )
+            fence = await self._fence()
+            await self._state.put_storm_base(
+                topology_id, replace(base, savepoint=request), guard=fence
             )
 
     async def set_log_levels(self, id_or_name: str, changes: Mapping[str, LogLevel]) -> None:

@@ -355,6 +355,8 @@ class TopologyOptions(Options, frozen=True, kw_only=True):
     topology_worker_max_heap_size_mb: float | None = None  # MiB
     topology_message_timeout_secs: float = 30.0  # seconds
     topology_checkpoint_interval_secs: float | None = None  # seconds
+    topology_checkpoint_savepoint: str | None = None
+    topology_checkpoint_allow_non_restored_state: bool = False
     topology_checkpoint_tries: int = 3
     topology_enable_message_timeouts: bool = True
     topology_max_spout_pending: int | None = None

@@ -107,3 +107,16 @@ async def test_a_claim_of_the_same_start_is_a_rollback_with_its_reason() -> None
     await claim(one, "words-2-2", "not this")
     record = await one.read()
     assert (record.rollbacks, record.rollback_reason) == (0, "")
+
+
+async def test_a_record_of_the_first_version_is_read() -> None:
+    """As it was written before records knew starts and rollbacks."""
+    stored = (
+        "53515245430000015abe1a8686a776657273696f6e0caa67656e65726174696f6e03ab636f6f7264696e61746f7204"
+        "a565706f636807a86d616e696665737483aa67656e65726174696f6e03a565706f636807a477686174a86d616e6966"
+        "657374a7686973746f7279b2776f72647340303132333435363738396162"
+    )
+    one, store = await place(MemoryEnsemble())
+    await store.create(PATH, bytes.fromhex(stored), make_parents=True)
+    expected = Record(12, 3, 4, 7, Name(3, 7, "manifest"), "words@0123456789ab")
+    assert await one.read() == expected

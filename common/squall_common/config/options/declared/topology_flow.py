@@ -51,6 +51,26 @@ OPTIONS = (
         storm=OURS,
     ),
     Option(
+        "topology.checkpoint.savepoint",
+        TEXT,
+        None,
+        "The savepoint that a topology starts from: its place (a URL or path), or its name in the "
+        "folder of the topology's own. `storm jar --from-savepoint` sets it.",
+        scope=TOPOLOGY,
+        readers=NIMBUS | WORKER | COMMAND,
+        storm=OURS,
+    ),
+    Option(
+        "topology.checkpoint.allow.non.restored.state",
+        YES_NO,
+        False,
+        "Whether a topology may go on from a checkpoint or savepoint with state of components that "
+        "it does not have any more; that state is dropped.",
+        scope=TOPOLOGY,
+        readers=WORKER | COMMAND,
+        storm=OURS,
+    ),
+    Option(
         "topology.checkpoint.tries",
         whole(1, 100),
         3,
