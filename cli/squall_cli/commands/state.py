@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from squall_cli.options import Settings, json_option, settings_options
 from squall_cli.output import print_json, print_table, say
+from squall_common.names import decode_znode
 
 if TYPE_CHECKING:
+    from squall_common.state.checkpoint_store import CheckpointStore
     from squall_common.state.inspect import StoredTaskState
 
 _VALUE_CHARS_MAX = 200
@@ -50,18 +52,18 @@ def inspect(
     """Show the stored state of bolts: tasks, keys and sizes.
 
     The store is named by its URL or path, or by a topology that runs, whose
-    topology.state.url is asked for. With --keys or --key, its entries are
-    read; a tuple is written as a JSON list. What is not stored yet, at most an
-    interval's changes, is not shown.
+    topology.state.url is asked for. The place of a savepoint is a store, too.
+    Of a topology with checkpoints the last complete one is shown. With --keys
+    or --key, its entries are read; a tuple is written as a JSON list. What is
+    not stored yet, at most an interval's changes, is not shown.
     """
     from squall_common.errors import SquallError
     from squall_common.state.checkpoint_store import CheckpointStore
-    from squall_common.state.inspect import stored_states
 
-    url = where
+    url, epoch = where, 0
     if "/" not in where:
-        url, topology = _url_of(settings, where), where
-    found = list(stored_states(CheckpointStore(url), topology, component))
+        (url, epoch), topology = _url_of(settings, where), where
+    found = list(_states(CheckpointStore(url), topology, component, epoch))
     if not found:
         what = "".join(
             f" of {kind} {name!r}"
@@ -80,24 +82,57 @@ def inspect(
         raise SquallError("\n".join(damaged))
 
 
-def _url_of(settings: Settings, name: str) -> str:
-    """Where the state of a running topology is stored."""
-    import json
-
+def _url_of(settings: Settings, name: str) -> tuple[str, int]:
+    """Where the state of a running topology is stored, and its last complete checkpoint (0: it
+    takes none, or none was reported)."""
     from squall_cli.cluster.nimbus import call_nimbus
-    from squall_common.config.options.typed import TopologyOptions
+    from squall_cli.cluster.state_place import state_options
     from squall_common.errors import SquallError
 
     client = settings.client()
-    topology_id = call_nimbus(client, "getTopologySummaryByName", name).id
-    options = TopologyOptions.read(json.loads(call_nimbus(client, "getTopologyConf", topology_id)))
-    if options.topology_state_provider != "store" or options.topology_state_url is None:
+    options = state_options(client, name)
+    takes_checkpoints = options.topology_checkpoint_interval_secs is not None
+    is_stored = options.topology_state_provider == "store" or takes_checkpoints
+    if not is_stored or options.topology_state_url is None:
         raise SquallError(
             f"the state of {name!r} is not in a store: its topology.state.provider is "
             f"{options.topology_state_provider!r}",
-            hint="only state of the provider 'store' can be inspected",
+            hint="only state of the provider 'store' and of checkpoints can be inspected",
         )
-    return options.topology_state_url
+    if not takes_checkpoints:
+        return options.topology_state_url, 0
+    topology_id = call_nimbus(client, "getTopologySummaryByName", name).id
+    page = call_nimbus(client, "getTopologyPageInfo", topology_id, ":all-time", False)
+    return options.topology_state_url, page.checkpoints.epoch if page.checkpoints else 0
+
+
+def _states(
+    store: CheckpointStore, topology: str | None, component: str | None, epoch: int
+) -> Iterator[StoredTaskState]:
+    """The states that are in a store: of checkpoints, of a savepoint, or stored task by task."""
+    from squall_common.state.inspect import (
+        checkpoint_states,
+        has_checkpoints,
+        last_checkpoint,
+        stored_states,
+    )
+    from squall_common.state.savepoint import find_savepoint
+
+    savepoint = find_savepoint(store)
+    if savepoint is not None:
+        if topology in (None, savepoint.topology):
+            yield from checkpoint_states(store, savepoint.manifest, component)
+        return
+    names = store.names() if topology is None else [topology]
+    for name in names:
+        if has_checkpoints(store, name):
+            manifest = last_checkpoint(store, name, epoch)
+            if manifest is not None:
+                yield from checkpoint_states(store, manifest, component)
+        else:
+            yield from stored_states(
+                store, decode_znode(name) if topology is None else name, component
+            )
 
 
 def _as_json(one: StoredTaskState) -> dict[str, Any]:

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from squall_common.names import decode_znode, encode_znode
 from squall_common.state.checkpoint_store import CheckpointStore
-from squall_common.state.errors import StateDamagedError
+from squall_common.state.errors import StateDamagedError, StateStoreError
 from squall_common.state.keyed import KeyedState
 from squall_common.state.layouts import Layout, sources
-from squall_common.state.segment import Segment
+from squall_common.state.manifest import Manifest, decode_manifest
+from squall_common.state.segment import Segment, SegmentRef
 from squall_common.state.task_state import RowPacker
 from squall_common.state.task_store import layouts_of, read_chain, segment_names
+
+_TRIES = 5
 
 # By the codes of extension types, which are those of tuples between workers.
 _TUPLE, _BIG_INT, _UUID, _SURROGATE, _BYTEARRAY, _PICKLE = 1, 4, 10, 16, 17, 15
@@ -90,7 +94,7 @@ class StoredTaskState:
     topology: str
     component: str
     task: int  # its index
-    folder: str
+    folder: str  # empty: it is part of a checkpoint
     store: CheckpointStore = field(repr=False, compare=False)
     segments: tuple[Segment, ...] = ()  # the oldest first; empty if they are damaged
     damage: str | None = None
@@ -115,6 +119,11 @@ class StoredTaskState:
                 state.restore([segments], wanted, bound=self.groups is None)
                 return state.items()
             except FileNotFoundError:
+                if not self.folder:
+                    raise StateDamagedError(
+                        f"a part of the checkpoint of {self.topology!r} is missing",
+                        hint="if the topology runs, it has replaced the checkpoint: try again",
+                    ) from None
                 # The task has written everything anew since, and deleted what that replaces.
                 segments, damage = _read(self.store, self.folder)
                 if damage is not None:
@@ -165,6 +174,59 @@ def _of_component(
         at = source.layout.task_folder(source.index)
         part = None if source.layout is layouts[-1] else source.groups
         yield shown(source.index, at, read[at][1], None, part)
+
+
+def has_checkpoints(store: CheckpointStore, topology: str) -> bool:
+    """Whether a topology has checkpoints in a store. Raises StateStoreError."""
+    return bool(store.names(f"{topology}/manifests"))
+
+
+def last_checkpoint(store: CheckpointStore, topology: str, at_least: int = 0) -> Manifest | None:
+    """The manifest of a topology's last complete checkpoint, as far as that can be seen without its
+    record: those before it are deleted when it is complete, so it is the oldest there is, from
+    `at_least` on. None if there is none. Raises StateError."""
+    for _ in range(_TRIES):
+        found: dict[int, str] = {}
+        for name in store.names(f"{topology}/manifests"):  # sorted: later generations win
+            generation, _, epoch = name.partition("-")
+            if generation.isdigit() and epoch.isdigit() and int(epoch) >= at_least:
+                found[int(epoch)] = name
+        if not found:
+            return None
+        path = f"{topology}/manifests/{found[min(found)]}"
+        try:
+            return decode_manifest(store.get(path), path)
+        except FileNotFoundError:
+            continue  # a later one is complete by now
+    raise StateStoreError(
+        f"the checkpoints of {topology!r} change faster than they can be read", hint="try again"
+    )
+
+
+def checkpoint_states(
+    store: CheckpointStore, manifest: Manifest, component: str | None = None
+) -> Iterator[StoredTaskState]:
+    """The keyed states of tasks in a checkpoint, or in a savepoint (then `store` is its place)."""
+    for name, part in sorted(manifest.components.items()):
+        if component not in (None, name):
+            continue
+        for index, task in enumerate(part.tasks):
+            if task.segments:
+                yield _of_part(store, manifest.topology, name, index, task.segments)
+
+
+def _of_part(
+    store: CheckpointStore, topology: str, component: str, index: int, refs: Sequence[SegmentRef]
+) -> StoredTaskState:
+    try:
+        segments = tuple(
+            Segment.open(ref.name, partial(store.get_part, ref.name), ref) for ref in refs
+        )
+    except (StateDamagedError, FileNotFoundError) as error:
+        missing = isinstance(error, FileNotFoundError)
+        why = "a segment of it is missing" if missing else str(error)
+        return StoredTaskState(topology, component, index, "", store, (), why)
+    return StoredTaskState(topology, component, index, "", store, segments)
 
 
 def _read(store: CheckpointStore, folder: str) -> tuple[tuple[Segment, ...], str | None]:

@@ -12,8 +12,18 @@ from tests.support.fake_nimbus import FakeNimbus
 
 from squall_common.state.checkpoint_store import CheckpointStore
 from squall_common.state.keyed import KeyedState
+from squall_common.state.manifest import ComponentPart, Manifest, encode_manifest
+from squall_common.state.savepoint import (
+    HEAD_NAME,
+    Savepoint,
+    copy_segment,
+    encode_savepoint,
+    kept,
+)
 from squall_common.state.task_store import SegmentStore, TaskPlace
 from squall_engine.core.codec import ValueCodec
+from squall_engine.epochs.messages import Name
+from squall_engine.epochs.parts import PartStore, Snapshot
 from squall_thrift import storm
 
 
@@ -172,3 +182,62 @@ def test_a_task_that_writes_a_base_meanwhile_is_read_again(
     assert (status, err) == (0, "")
     assert {row["key"]: row["value"] for row in json.loads(out)} == {"ann": 3, "bob": 4, "cid": 5}
     assert reads >= 3
+
+
+def checkpoint(url: Path, epoch: int, count: int, *, name: str = "words") -> Manifest:
+    """A checkpoint whose bolt has one key."""
+    store = CheckpointStore(str(url))
+    state = KeyedState(128, ValueCodec())
+    state.current = "ann"
+    state.put("ann", count)
+    parts = PartStore(store, name, {"count": 1}, ValueCodec())
+    snapshot = Snapshot(("count", 0), 3, epoch, state.snapshot(epoch, base=True))
+    part = parts.write(snapshot, 128)
+    manifest = Manifest(name, 3, epoch, {"count": ComponentPart(128, (part,))}, 1000)
+    parts.write_manifest(Name(3, epoch, "manifest"), encode_manifest(manifest))
+    return manifest
+
+
+def test_the_last_complete_checkpoint_is_shown(command: Any, tmp_path: Path) -> None:
+    """It is the oldest: those before it were deleted when it was complete."""
+    checkpoint(tmp_path, 7, 5)
+    checkpoint(tmp_path, 8, 6)  # is being completed
+    status, out, _ = command("state", "inspect", str(tmp_path), "--json")
+    (task,) = json.loads(out)
+    assert (status, task["component"], task["keys"], task["epoch"]) == (0, "count", 1, 7)
+    status, out, _ = command("state", "inspect", str(tmp_path), "--key", "ann", "--json")
+    assert [row["value"] for row in json.loads(out)] == [5]
+
+
+def test_the_checkpoint_of_a_running_topology_is_the_reported_one(
+    command: Any, nimbus: FakeNimbus, tmp_path: Path
+) -> None:
+    checkpoint(tmp_path, 7, 5)
+    checkpoint(tmp_path, 8, 6)
+    conf = {"topology.checkpoint.interval.secs": 1, "topology.state.url": str(tmp_path)}
+    report = storm.CheckpointReport(
+        epoch=8, interval_ms=1000, completed=8, given_up=0, waiting_ms=5, rollbacks=0
+    )
+    nimbus.answers["getTopologySummaryByName"] = storm.TopologySummary(
+        "words-1", "words", 1, 1, 1, 9, "ACTIVE"
+    )
+    nimbus.answers["getTopologyConf"] = json.dumps(conf)
+    nimbus.answers["getTopologyPageInfo"] = storm.TopologyPageInfo(id="words-1", checkpoints=report)
+    status, out, _ = command("state", "inspect", "words", "--key", "ann", "--json")
+    assert (status, [row["value"] for row in json.loads(out)]) == (0, [6])
+
+
+def test_a_savepoint_is_a_store(command: Any, tmp_path: Path) -> None:
+    found, copies = kept(checkpoint(tmp_path / "state", 7, 5))
+    target = CheckpointStore(str(tmp_path / "one"))
+    for ref, copy in copies:
+        copy_segment(CheckpointStore(str(tmp_path / "state")), ref, target, copy)
+    target.put(HEAD_NAME, encode_savepoint(Savepoint("words", "one", "words@1", found)))
+    status, out, _ = command("state", "inspect", str(tmp_path / "one"), "--keys", "--json")
+    (row,) = json.loads(out)
+    assert (status, row["key"], row["value"]) == (0, "ann", 5)
+    for path in (tmp_path / "one" / "segments").rglob("0*-*"):
+        path.write_bytes(b"nonsense")
+    status, out, err = command("state", "inspect", str(tmp_path / "one"), "--json")
+    assert (status, "damage" in json.loads(out)[0]) == (1, True)
+    assert "is damaged" in err
