@@ -51,7 +51,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "drpc-client",
     ),
     "Files": ("blobstore",),
-    "Security": ("login", "token"),
+    "Security": ("login", "token", "proxy"),
     "Cluster on this machine": ("dev", "dev-zookeeper"),
     "Daemons": (
         "nimbus",

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import zipfile
 from pathlib import Path
@@ -21,7 +22,7 @@ from tests.conformance.conftest import (
     wait_killed,
 )
 from tests.conformance.test_pystorm_cluster import PROJECTS, check_words
-from tests.support.devcluster import DevCluster, wait_for
+from tests.support.devcluster import STORM, DevCluster, environment, wait_for
 from tests.support.live_files import texts
 from tests.support.thirdparty import streamparse_env
 
@@ -31,11 +32,11 @@ pytestmark = pytest.mark.conformance
 class Sparse:
     """`sparse` in a project's folder."""
 
-    def __init__(self, cluster: DevCluster, folder: Path) -> None:
+    def __init__(self, cluster: DevCluster, folder: Path, nimbus_at: str | None = None) -> None:
         self.env = streamparse_env()
         self.folder = folder
         self.jar = folder.parent / f"{folder.name}.jar"
-        self._nimbus = ":".join(nimbus(cluster))
+        self._nimbus = nimbus_at or ":".join(nimbus(cluster))
 
     def __call__(self, *arguments: str, cwd: Path | None = None, path: str | None = None) -> str:
         kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
@@ -190,3 +191,35 @@ def check_rest(cluster: DevCluster, sparse: Sparse, folder: Path) -> None:
 
 def worker_logs(cluster: DevCluster, name: str) -> str:
     return "".join(texts(cluster.data_dir / "logs", f"{name}-*/*/*.log*"))
+
+
+def test_a_secured_cluster_through_the_proxy(tmp_path: Path) -> None:
+    """As it is, and without anything of streamparse's changed: `storm proxy` adds the token."""
+    folder = tmp_path / "project"
+    shutil.copytree(PROJECTS / "streamparse", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    notes = Notes(tmp_path / "notes")
+    notes.folder.mkdir()
+    streamparse_env()  # before the cluster: it may have to be made
+    with (
+        DevCluster.start(tmp_path / "cluster", secure=True) as cluster,
+        subprocess.Popen(
+            [*STORM, "proxy", "--json", "--config", cluster.conf_file, "--port", "0"],
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        ) as proxy,
+    ):
+        try:
+            assert proxy.stdout is not None
+            port = json.loads(proxy.stdout.readline())["proxy"]["nimbus"]
+            sparse = Sparse(cluster, folder, f"127.0.0.1:{port}")
+            sparse.configure()
+            sparse.pack()
+            assert "done" in sparse.submit("conformance", *as_options(notes.conf))
+            assert "conformance" in sparse.listed()
+            notes.wait_acked(cluster)
+            sparse("kill", "-n", "conformance", "--wait", "0")
+            wait_for("the end", lambda: "conformance" not in cluster.topologies(), 60.0)
+        finally:
+            proxy.send_signal(signal.SIGTERM)

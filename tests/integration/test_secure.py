@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.devcluster import EXAMPLES, DevCluster, environment, wait_for
+from tests.support.devcluster import EXAMPLES, STORM, DevCluster, environment, wait_for
 from tests.support.ledger import Ledger, text
 from tests.support.live_files import found
 from tests.support.submit import LEDGER
@@ -309,3 +309,40 @@ def test_drpc_is_for_whom_the_function_names(cluster: DevCluster) -> None:
     ]
     refusals = {(one["action"], str(one["principal"]).split("-")[0]) for one in lines}
     assert {("execute", "user:eve"), ("fetchRequest", "worker:thief")} <= refusals
+
+
+def test_old_clients_come_through_the_proxy(cluster: DevCluster) -> None:
+    """Bare frames and HTTP without any proof, for whoever has started `storm proxy`."""
+    bob, state = as_user(cluster, "bob"), cluster.first_state
+    file = cluster.data_dir / "people" / "proxy.token"
+    cluster.storm("login", "-c", f"storm.security.token.file={file}", *bob)
+    with subprocess.Popen(
+        [
+            *STORM, "proxy", "--json", "--config", cluster.conf_file,
+            "-c", f"storm.security.token.file={file}",
+            "--port", "0", "--drpc-port", "0", "--ui-port", "0",
+            "--ui", f"https://127.0.0.1:{state['ui']['port']}",
+        ],
+        env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    ) as process:  # fmt: skip
+        try:
+            assert process.stdout is not None
+            ports = json.loads(process.stdout.readline())["proxy"]
+            cluster.storm("jar", *bob, EXAMPLES / "reach", "reach")
+
+            async def by_thrift() -> None:
+                async with ThriftClient(storm.Nimbus, "127.0.0.1", ports["nimbus"]) as old:
+                    [summary] = await old.call("getTopologySummaries")
+                    assert (summary.name, summary.owner) == ("reach", "bob")
+                async with ThriftClient(storm.DistributedRPC, "127.0.0.1", ports["drpc"]) as old:
+                    found = await old.call("execute", "reach", WORLD.url(2), timeout_secs=60)
+                    assert found == str(WORLD.reach(WORLD.url(2)))
+
+            asyncio.run(by_thrift())
+            url = f"http://127.0.0.1:{ports['ui']}/api/v1/topology/summary"
+            with urllib.request.urlopen(url, timeout=60) as answer:
+                assert [one["name"] for one in json.load(answer)["topologies"]] == ["reach"]
+            cluster.storm("kill", "reach", "-w", "0", "--wait", *bob)
+        finally:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) == 0

@@ -37,6 +37,65 @@ class ThriftTransportError(Exception):
         self.sent = sent
 
 
+async def open_proved(
+    host: str,
+    port: int,
+    credentials: Credentials | None,
+    *,
+    name: str = "the server",
+    timeout_secs: float = 5.0,
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection for frames. With `credentials` it speaks TLS, and the server has accepted them.
+    Raises ThriftTransportError, which says why there is none; `name` is the server's, for that."""
+
+    def failed(what: str) -> ThriftTransportError:
+        return ThriftTransportError(f"{name} at {host}:{port}: {what}", sent=False)
+
+    try:
+        async with asyncio.timeout(timeout_secs):
+            streams = await _open(host, port, credentials)
+    except RefusedError as error:
+        raise failed(str(error)) from error
+    except (asyncio.IncompleteReadError, ConnectionResetError, ssl.SSLError) as error:
+        raise failed(_why(error, credentials)) from error
+    except frames.FrameError as error:
+        raise failed(str(error)) from error
+    except TimeoutError:
+        raise failed(f"no connection within {timeout_secs:g} s") from None
+    except OSError as error:
+        raise failed(f"cannot connect: {error}") from error
+    streams[1].transport.set_write_buffer_limits(high=0)
+    return streams
+
+
+async def _open(
+    host: str, port: int, credentials: Credentials | None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    if credentials is None:
+        return await asyncio.open_connection(host, port)
+    reader, writer = await asyncio.open_connection(host, port, ssl=credentials.context)
+    try:
+        await prove_client(reader, writer, credentials)
+    except BaseException:
+        writer.transport.abort()
+        raise
+    return reader, writer
+
+
+def _why(error: Exception, credentials: Credentials | None) -> str:
+    """Why a connection was not opened, for the person who wants one."""
+    if credentials is None:
+        return f"cannot connect: {error}"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError) and error.reason in ("WRONG_VERSION_NUMBER", None):
+        return "it does not speak TLS: is that cluster secured?"
+    return (
+        "it closed the connection before it had accepted the certificate or the token: "
+        "its log says why"
+    )
+
+
 class ThriftClient:
     """A client of one service. After a ThriftTransportError the connection is closed, and later
     calls raise the same error: connect again with a new client."""
@@ -84,51 +143,15 @@ class ThriftClient:
     async def connect(self) -> None:
         """Open the connection, in place of an open one. Raises ThriftTransportError."""
         await self.close()
-        try:
-            async with asyncio.timeout(self._connect_timeout_secs):
-                streams = await self._open()
-        except RefusedError as error:
-            raise self._error(str(error), sent=False) from error
-        except (asyncio.IncompleteReadError, ConnectionResetError, ssl.SSLError) as error:
-            raise self._error(self._why(error), sent=False) from error
-        except frames.FrameError as error:
-            raise self._error(str(error), sent=False) from error
-        except TimeoutError:
-            raise self._error(
-                f"no connection within {self._connect_timeout_secs:g} s", sent=False
-            ) from None
-        except OSError as error:
-            raise self._error(f"cannot connect: {error}", sent=False) from error
-        streams[1].transport.set_write_buffer_limits(high=0)
+        streams = await open_proved(
+            self._host,
+            self._port,
+            self._credentials,
+            name=self._service.name,
+            timeout_secs=self._connect_timeout_secs,
+        )
         self._streams = streams
         self._sequence_id = 0
-
-    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        credentials = self._credentials
-        if credentials is None:
-            return await asyncio.open_connection(self._host, self._port)
-        reader, writer = await asyncio.open_connection(
-            self._host, self._port, ssl=credentials.context
-        )
-        try:
-            await prove_client(reader, writer, credentials)
-        except BaseException:
-            writer.transport.abort()
-            raise
-        return reader, writer
-
-    def _why(self, error: Exception) -> str:
-        """Why a connection was not opened, for the person who wants one."""
-        if self._credentials is None:
-            return f"cannot connect: {error}"
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return f"its certificate is not accepted: {error.verify_message}"
-        if isinstance(error, ssl.SSLError) and error.reason in ("WRONG_VERSION_NUMBER", None):
-            return "it does not speak TLS: is that cluster secured?"
-        return (
-            "it closed the connection before it had accepted the certificate or the token: "
-            "its log says why"
-        )
 
     async def close(self) -> None:
         """Close the connection; a call in progress fails."""

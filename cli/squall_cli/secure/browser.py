@@ -26,10 +26,7 @@ _PAGE = "login.html"
 def login_page(client: ClientOptions, ui: str, token_file: Path) -> Path:
     """Get a code from the UI at an address, and write a page that leads to the login with it,
     beside the token. Raises SquallError."""
-    parts = urlsplit(ui)
-    if parts.scheme != "https" or not parts.netloc or parts.path not in ("", "/"):
-        raise SquallError(f"{ui!r} is not the address of a UI, as in https://ui.example.org:8080")
-    base = f"https://{parts.netloc}"
+    base = base_of(ui)
     path = asyncio.run(_ask(client, base, token_file))
     page = token_file.parent / _PAGE
     text = (
@@ -42,6 +39,18 @@ def login_page(client: ClientOptions, ui: str, token_file: Path) -> Path:
     except OSError as error:
         raise SquallError(f"cannot write {page}: {error.strerror}") from error
     return page
+
+
+def base_of(ui: str) -> str:
+    """The address of a UI, without anything after it. Raises SquallError.
+
+    >>> base_of("https://ui.example.org:8080/")
+    'https://ui.example.org:8080'
+    """
+    parts = urlsplit(ui)
+    if parts.scheme != "https" or not parts.netloc or parts.path not in ("", "/"):
+        raise SquallError(f"{ui!r} is not the address of a UI, as in https://ui.example.org:8080")
+    return f"https://{parts.netloc}"
 
 
 async def _ask(client: ClientOptions, base: str, token_file: Path) -> str:
