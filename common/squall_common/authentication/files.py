@@ -31,6 +31,7 @@ from squall_common.security.certificates import (
 from squall_common.security.identity import IdentityError
 from squall_common.security.jws import SignatureError
 from squall_common.security.revocation import RevokedCertificates
+from squall_common.security.signing import Trust
 
 _SMALL_BYTES = 1_048_576
 
@@ -113,6 +114,16 @@ def read_trusted(options: SecurityOptions) -> Trusted | None:
     except CertificateError as error:
         raise ConfigError(f"storm.security.ca: {ca_file}: {error}") from error
     return Trusted(cluster, ca_file, ca, _read_own(options, ca, cluster))
+
+
+def trust_of(ca_file: str) -> Trust:
+    """What verifies the texts of a cluster's Nimbus nodes, by its CA alone: whom it has revoked is
+    not known. Raises ConfigError."""
+    try:
+        ca = read_certificate(_read("storm.security.ca", ca_file))
+        return Trust(cluster_of(ca), ca)
+    except CertificateError as error:
+        raise ConfigError(f"storm.security.ca: {ca_file}: {error}") from error
 
 
 def _read_own(options: SecurityOptions, ca: x509.Certificate, cluster: str) -> Own | None:

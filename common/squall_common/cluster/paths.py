@@ -55,7 +55,34 @@ OF_TOPOLOGY = (
 )
 
 
-TOKEN_REGISTER = "/security/tokens"
+# Ours: what is signed in a secured cluster.
+SECURITY = "/security"
+TOKEN_REGISTER = f"{SECURITY}/tokens"
+CATALOG = f"{SECURITY}/catalog"
+SIGNED_STATES = f"{SECURITY}/topologies"
+MANIFESTS = f"{SECURITY}/nodes"
+
+
+def signed_state(topology_id: str) -> str:
+    return f"{SIGNED_STATES}/{topology_id}"
+
+
+def manifest(node: str) -> str:
+    return f"{MANIFESTS}/{node}"
+
+
+def is_notice(path: str) -> bool:
+    """Whether Nimbus asks something of daemons and workers there: to profile a worker, or to
+    log more."""
+    return path.startswith((f"{LOGCONFIGS}/", f"{PROFILERCONFIGS}/")) and (
+        path.count("/") == (2 if path.startswith(LOGCONFIGS) else 3)
+    )
+
+
+def below(parent: str, path: str) -> str | None:
+    """The name of a node just below another; None for any other path."""
+    above, _, name = path.rpartition("/")
+    return name if above == parent and name else None
 
 
 def storm(topology_id: str) -> str:

@@ -1,6 +1,6 @@
 """A model of what Nimbus signs and what a verifier believes: several Nimbus nodes that take turns,
-keys that turn, a stranger who keeps every text and shows it again, a ZooKeeper that is rolled back,
-disks that remember, and clocks that jump.
+keys that turn, certificates that are revoked, a stranger who keeps every text and shows it again, a
+ZooKeeper that is rolled back, disks that remember, and clocks that jump.
 
 The model is a few sets: which tokens live, which manifest is the newest. A verifier may be late
 (refuse what is good, while it has not seen the newest list), but never early: it accepts no token
@@ -9,6 +9,8 @@ taken.
 """
 
 from __future__ import annotations
+
+import zlib
 
 import pytest
 from hypothesis import settings
@@ -19,9 +21,12 @@ from squall_common.security.certificates import Authority, read_certificate, rea
 from squall_common.security.identity import Role
 from squall_common.security.jws import SignatureError
 from squall_common.security.records import (
+    LIFE_SECS,
+    Bundle,
     Manifest,
     ManifestGate,
     RecordError,
+    SlotWork,
     TopologyRecord,
     next_sequence,
     record_hash,
@@ -50,6 +55,8 @@ class Cluster(RuleBasedStateMachine):
     def begin(self) -> None:
         self.now = START
         self.trust = Trust("prod", CA.certificate)
+        # Supervisors hear of revoked certificates; the model revokes those of the second Nimbus.
+        self.strict = Trust("prod", CA.certificate, lambda: self.bad_serials)
         self.keys = {}
         for number in range(2):
             self.turn_keys(number)
@@ -62,9 +69,13 @@ class Cluster(RuleBasedStateMachine):
         self.revoked: set[str] = set()  # in the newest register
         self.seen_revoked: set[str] = set()  # in one that the verifier has taken
         self.sequence = dict.fromkeys(NODES, 0)
-        self.gates = {node: ManifestGate(node, self.trust) for node in NODES}
-        self.manifests: dict[str, list[tuple[int, str]]] = {node: [] for node in NODES}
+        self.gates = {node: ManifestGate(node, self.strict) for node in NODES}
+        self.manifests: dict[str, list[tuple[Manifest, Bundle, int]]] = {n: [] for n in NODES}
         self.records: list[tuple[TopologyRecord, str]] = []
+        self.bad_serials: set[int] = set()
+        self.kept_bundles: dict[str, tuple[Bundle, frozenset[str]]] = {}  # on the nodes' disks
+        # Topologies that were young when a node first took a manifest that lists them.
+        self.may_run: dict[str, set[str]] = {node: set() for node in NODES}
 
     # Time, leaders, keys
 
@@ -78,7 +89,7 @@ class Cluster(RuleBasedStateMachine):
 
     @rule()
     def another_leads(self) -> None:
-        self.leader = 1 - self.leader
+        self.leader = 0 if self.bad_serials else 1 - self.leader
         self.turn_keys(self.leader)
 
     @rule(number=st.sampled_from([0, 1]))
@@ -94,6 +105,11 @@ class Cluster(RuleBasedStateMachine):
         if not key.may_sign(self.now):
             self.turn_keys(self.leader)
         return self.keys[self.leader, use]
+
+    @rule()
+    def revoke_the_second(self) -> None:
+        self.bad_serials = {NIMBUSES[1].serial}
+        self.leader = 0
 
     # Tokens
 
@@ -174,59 +190,90 @@ class Cluster(RuleBasedStateMachine):
 
     # Manifests
 
-    @rule(node=st.sampled_from(NODES), port=st.integers(6700, 6702))
-    def assign(self, node: str, port: int) -> None:
+    @rule(node=st.sampled_from(NODES), port=st.integers(6700, 6702), age_days=st.integers(0, 40))
+    def assign(self, node: str, port: int, age_days: int) -> None:
+        """A record that was signed some time ago, in a manifest of now."""
         key = self.key(Use.RECORD)
+        issued = max(int(key.not_before), int(self.now) - age_days * 86_400)
         record = TopologyRecord(
-            f"t-{len(self.records)}-1700000000", "alice", None, {"a": "0"}, 1, int(self.now)
+            f"t-{len(self.records)}-1700000000", "alice", None, {"a": "0"}, 1, issued
         )
         text = record.sign(key, self.now)
         self.records.append((record, text))
         self.sequence[node] = next_sequence(self.sequence[node], self.now)
-        manifest = Manifest(node, self.sequence[node], {port: (record.id, record_hash(text))})
-        self.manifests[node].append((self.sequence[node], manifest.sign(key, self.now)))
+        work = {port: SlotWork(record.id, record_hash(text), ((1, 1),), self.sequence[node])}
+        manifest = Manifest(node, self.sequence[node], work)
+        bundle = Bundle.from_bytes(Bundle(manifest.sign(key, self.now), (text,)).to_bytes())
+        self.manifests[node].append((manifest, bundle, NIMBUSES[self.leader].serial))
 
     @rule(data=st.data(), node=st.sampled_from(NODES), of=st.sampled_from(NODES))
     def supervisor_reads(self, data: st.DataObject, node: str, of: str) -> None:
         """Any manifest that was ever signed, also that of another node."""
         if not self.manifests[of]:
             return
-        sequence, text = data.draw(st.sampled_from(self.manifests[of]))
+        manifest, bundle, serial = data.draw(st.sampled_from(self.manifests[of]))
         gate = self.gates[node]
         before, current = gate.highest, gate.current
         try:
-            gate.take(text)
+            gate.take(bundle, self.now)
         except RecordError:
-            assert sequence <= before or of != node
+            assert manifest.sequence <= before or of != node or serial in self.bad_serials
             assert gate.current is current
         else:
             assert of == node
-            assert sequence > before
+            assert manifest.sequence > before
+            assert serial not in self.bad_serials
+            self.kept_bundles[node] = (bundle, gate.known)
+            listed = {one.topology_id for one in manifest.slots.values()}
+            self.may_run[node] &= listed
+            for record in gate.records.values():
+                if self.now <= record.issued + LIFE_SECS + LEEWAY_SECS:
+                    self.may_run[node].add(record.id)
+
+    @rule(data=st.data(), node=st.sampled_from(NODES))
+    def a_manifest_comes_with_other_records(self, data: st.DataObject, node: str) -> None:
+        """Records that are signed, too, but that this manifest does not list."""
+        if not self.manifests[node]:
+            return
+        _, bundle, _ = data.draw(st.sampled_from(self.manifests[node]))
+        _, text = data.draw(st.sampled_from(self.records))
+        if text in bundle.records:
+            return
+        gate = self.gates[node]
+        before = gate.highest
+        with pytest.raises(RecordError):
+            gate.take(Bundle(bundle.manifest, (text,)), self.now)
+        assert gate.highest == before
 
     @rule(node=st.sampled_from(NODES))
     def supervisor_restarts(self, node: str) -> None:
-        """What it had taken lies on its disk."""
-        self.gates[node] = ManifestGate(node, self.trust, self.gates[node].highest)
+        """What it had taken lies on its disk, and counts though its Nimbus was revoked since."""
+        before = self.gates[node]
+        self.gates[node] = ManifestGate(node, self.strict)
+        if node in self.kept_bundles:
+            self.gates[node].restore(*self.kept_bundles[node], self.trust)
+        assert self.gates[node].highest == before.highest
+        assert self.gates[node].records == before.records
 
-    @rule(data=st.data(), node=st.sampled_from(NODES), port=st.integers(6700, 6703))
-    def launch(self, data: st.DataObject, node: str, port: int) -> None:
+    @rule(data=st.data(), node=st.sampled_from(NODES))
+    def launch(self, data: st.DataObject, node: str) -> None:
+        """Whatever the clock says by now: what was young when it came runs on."""
         if not self.records:
             return
-        record, text = data.draw(st.sampled_from(self.records))
-        current = self.gates[node].current
-        listed = None if current is None else current.slots.get(port)
+        record, _ = data.draw(st.sampled_from(self.records))
+        gate = self.gates[node]
         try:
-            assert self.gates[node].may_launch(port, text) == record
+            assert gate.record(record.id) == record
         except RecordError:
-            assert listed is None or listed[0] != record.id
+            assert record.id not in self.may_run[node]
         else:
-            assert listed == (record.id, record_hash(text))
+            assert record.id in self.may_run[node]
 
     @invariant()
     def sequences_grow(self) -> None:
         if hasattr(self, "manifests"):
             for listed in self.manifests.values():
-                numbers = [sequence for sequence, _ in listed]
+                numbers = [manifest.sequence for manifest, _, _ in listed]
                 assert numbers == sorted(set(numbers))
 
 
@@ -239,12 +286,19 @@ def test_a_manifest_changed_by_a_byte_is_refused() -> None:
     key = SigningKey.make(
         Use.RECORD, "prod", read_certificate(issued.certificate), read_key(issued.key), START
     )
-    text = Manifest("node-1", 1, {6700: ("t-1-1", "0")}).sign(key, START)
+    record = TopologyRecord("t-1-1", "alice", None, {"a": "0"}, 1, int(START)).sign(key, START)
+    work = {6700: SlotWork("t-1-1", record_hash(record), ((1, 2), (3, 3)), 7)}
+    text = Manifest("node-1", 1, work).sign(key, START)
     gate = ManifestGate("node-1", Trust("prod", CA.certificate))
     for at in range(0, len(text), 37):
         changed = text[:at] + ("A" if text[at] != "A" else "B") + text[at + 1 :]
         with pytest.raises(RecordError):
-            gate.take(changed)
-    assert gate.take(text).sequence == 1
+            gate.take(Bundle(changed, (record,)), START)
+    assert gate.take(Bundle(text, (record,)), START).slots == work
     with pytest.raises(RecordError, match="not above"):
-        gate.take(text)
+        gate.take(Bundle(text, (record,)), START)
+
+
+def test_a_bundle_that_unfolds_without_end_is_refused() -> None:
+    with pytest.raises(RecordError, match="cannot be read"):
+        Bundle.from_bytes(zlib.compress(b" " * 40_000_000))
