@@ -37,7 +37,7 @@ from squall_nimbus.scheduler.heartbeats import Heartbeats
 from squall_nimbus.scheduler.monitor import Monitor
 from squall_nimbus.scheduler.watched import WatchedTopologies
 from squall_nimbus.scheduler.worker_beats import WorkerBeats
-from squall_nimbus.store.topology_store import TopologyStore
+from squall_nimbus.store.topology_store import TopologyStore, code_blob_keys
 from squall_nimbus.topologies.cleanup import Cleanup
 from squall_nimbus.topologies.credentials import CredentialsKeeper, load_plugins
 from squall_nimbus.topologies.finished import FinishedTopologies
@@ -78,6 +78,13 @@ def build_nimbus(
     local = Path(options.storm_local_dir)
     stormdist, inbox_dir = local / "nimbus" / "stormdist", local / "nimbus" / "inbox"
     blobs_dir = options.blobstore_dir
+    signing = None
+    if trusted is not None:
+        # Imported only where a cluster is secured: it takes some 40 ms.
+        from squall_nimbus.access.secured import sign_states
+
+        signing = sign_states(trusted, options, state, clock)
+        state = ClusterState(signing.store)
     upload_bytes_max = options.nimbus_upload_bytes_max
     reserve_mb = options.nimbus_disk_reserve_mb
     delay_secs = options.nimbus_topology_blobstore_deletion_delay_ms / 1000
@@ -129,6 +136,8 @@ def build_nimbus(
         copies=options.topology_min_replication_count,
         keep_aside_secs=delay_secs,
     )
+    if signing is not None:
+        replication.on_published = signing.store.blobs_written
     topology_store = TopologyStore(blobs, stormdist, ensure=replication.ensure)
     history = DaemonHistory(
         history_url(options),
@@ -203,22 +212,24 @@ def build_nimbus(
         quotas=TopologyQuotas(Quotas.of(options.nimbus_quotas), state),
     )
     secured = None
-    if trusted is not None:
-        # Imported only where a cluster is secured: it takes some 40 ms.
+    if signing is not None:
         from squall_nimbus.access.secured import secure
 
         secured = secure(
-            trusted,
+            signing,
             options,
             state,
             fence=leader_elector.require,
             clock=clock,
             worker_ended=functools.partial(_worker_ended, monitor, leader_elector),
         )
+        signing.store.hashes_of = functools.partial(content_hashes, blobs, topology_store)
+        signing.store.changed = wake.set
     return Nimbus(
         objects=Objects(state, topology_store),
         access=OpenAccess() if secured is None else secured.access,
         tokens=None if secured is None else secured.tokens,
+        signed=None if signing is None else signing.store,
         authenticator=None if secured is None else secured.authenticator,
         close_audit=(lambda: None) if secured is None else secured.close,
         options=options,
@@ -260,6 +271,15 @@ def build_nimbus(
             state, lifecycle, credentials, clock=clock, fence=leader_elector.require
         ),
     )
+
+
+def content_hashes(
+    blobs: BlobStore, topology_store: TopologyStore, topology_id: str
+) -> dict[str, str]:
+    """The hashes of what a topology's workers run, by the keys of the blobs: its own, and those
+    that it names. Raises BlobNotFoundError, SquallError."""
+    keys = {*code_blob_keys(topology_id), *topology_store.get(topology_id).blob_keys}
+    return {key: blobs.meta(key).sha256 for key in sorted(keys)}
 
 
 def _conf_of(topology_store: TopologyStore, topology_id: str) -> Mapping[str, Any]:

@@ -42,6 +42,7 @@ from squall_nimbus.views.worker_metrics import WorkerMetrics
 
 if TYPE_CHECKING:
     from squall_common.authentication.authenticator import PeerAuthenticator
+    from squall_nimbus.access.signed_store import SignedStore
     from squall_nimbus.access.tokens import Tokens
 
 log = get_logger(__name__)
@@ -97,6 +98,7 @@ class Nimbus:
     access: Access
     # Of a secured cluster; None in an open one.
     tokens: Tokens | None = None
+    signed: SignedStore | None = None
     authenticator: PeerAuthenticator | None = None
     close_audit: Callable[[], None] = lambda: None
 
@@ -115,6 +117,9 @@ class Nimbus:
             self.tokens.open()
             await self._refresh_tokens()
             self.tasks.every("tokens", _TOKENS_SECS, self._refresh_tokens)
+        if self.signed is not None:  # after the tokens, which read what was revoked
+            await asyncio.to_thread(self.signed.ledger.open)
+            self.tasks.start("signed states", self.signed.follow())
         self.monitor.session_timeout_secs = self.state.store.session_timeout_secs
         self.state.store.add_listener(self._connection_changed)
         await self._announce()
@@ -138,6 +143,8 @@ class Nimbus:
         self.state.store.remove_listener(self._connection_changed)
         await self.leader_elector.close()
         await self.tasks.close()
+        if self.signed is not None:
+            await self.signed.ledger.write()
         await self.history.close()
         self.blob_sessions.close()
         self.inbox.close()
@@ -150,6 +157,8 @@ class Nimbus:
     # Leadership
 
     def _gained(self, leadership: Leadership) -> None:
+        if self.signed is not None:
+            self.signed.expire()
         self._term = self.tasks.start("take_over", self._take_over(leadership))
 
     def _lost(self) -> None:
@@ -250,6 +259,11 @@ class Nimbus:
         if leadership is not None:
             steps += [
                 self.lifecycle.look_after,
+                *(
+                    []
+                    if self.signed is None
+                    else [functools.partial(self.signed.maintain, leadership)]
+                ),
                 functools.partial(self.assigner.judge, leadership),
                 functools.partial(self.cleanup.search, leadership),
                 self._forget_metrics,

@@ -7,10 +7,10 @@ import asyncio
 import functools
 import os
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from squall_common.client.reporting import Connect, connect_by
 from squall_common.cluster.state import ClusterState
@@ -48,6 +48,10 @@ from squall_supervisor.settings import SupervisorSettings
 from squall_supervisor.supervisor import FirstCrash, Parts, Supervisor
 from squall_thrift.serving.server import ThriftServer
 
+if TYPE_CHECKING:
+    from squall_common.authentication.files import Trusted
+    from squall_supervisor.records.signed_work import SignedWork
+
 log = get_logger(__name__)
 
 
@@ -64,6 +68,8 @@ async def build_supervisor(
     server: Callable[..., ThriftServer] = ThriftServer,
     connect_nimbus: Connect | None = None,
     ca: str | None = None,
+    trusted: Trusted | None = None,
+    revoked: Callable[[], Collection[int]] = frozenset,
 ) -> Supervisor:
     """A supervisor whose folders are made and whose state is read, but which has not started.
     `conf` is the merged configuration. Raises OSError if the disk fails, and ConfigError if workers
@@ -77,6 +83,11 @@ async def build_supervisor(
     settings = SupervisorSettings.of(options)
     clock = clock or SystemClock()
     cluster = cluster or ClusterState.of(options)
+    work = None
+    if trusted is not None:
+        work = _signed_work(trusted, settings, revoked, clock)
+        await asyncio.to_thread(work.open)
+        cluster = ClusterState(work.verified(cluster.store))
     blobs = blobs or NimbusBlobs.from_conf(conf, retries_max=settings.download_retries_max)
     machine = machine or Machine()
     crash = FirstCrash()
@@ -88,7 +99,7 @@ async def build_supervisor(
     last_known = await asyncio.to_thread(_last_known, settings, cluster, clock, machine, tasks)
     await asyncio.to_thread(_save_first, saved_state, settings.state_file)
     errors = TopologyErrors(cluster, settings.hostname, clock, tasks)
-    localizer = _build_localizer(settings, blobs, clock, errors, state.supervisor_id)
+    localizer = _build_localizer(settings, blobs, clock, errors, state.supervisor_id, work)
     await asyncio.to_thread(localizer.prepare)
     if settings.users is not None:
         _open_passages(settings)
@@ -111,6 +122,7 @@ async def build_supervisor(
         tasks=tasks,
         crashed=crash.note,
         trouble=errors.begin,
+        ca=None if work is None else work.ca,
         cgroups=cgroups,
         command=command,
         machine=machine,
@@ -138,8 +150,23 @@ async def build_supervisor(
             connect_nimbus=connect_nimbus or connect_by(conf),
             server=server,
             ca=ca,
+            work=work,
         )
     )
+
+
+def _signed_work(
+    trusted: Trusted,
+    settings: SupervisorSettings,
+    revoked: Callable[[], Collection[int]],
+    clock: Clock,
+) -> SignedWork:
+    # Imported only where a cluster is secured: it takes some 40 ms.
+    from squall_supervisor.records.signed_work import SignedWork
+
+    assert trusted.own is not None
+    folder = settings.supervisor_dir / "security"
+    return SignedWork(trusted, trusted.own.holder.name, folder, revoked=revoked, clock=clock)
 
 
 async def _prepare_node(settings: SupervisorSettings, environ: Mapping[str, str]) -> Cgroups | None:
@@ -168,6 +195,7 @@ def _build_localizer(
     clock: Clock,
     errors: TopologyErrors,
     supervisor_id: str,
+    work: SignedWork | None,
 ) -> Localizer:
     def report_bad_package(topology_id: str, message: str) -> None:
         text = f"The package cannot be unpacked on {settings.hostname}: {message}"
@@ -192,9 +220,11 @@ def _build_localizer(
             settings.workers_dir,
             blobs,
             target_bytes=settings.cache_bytes,
+            is_signed=None if work is None else work.is_signed,
         ),
         on_bad_package=report_bad_package,
         supervisor_id=supervisor_id,
+        signed=None if work is None else work.hashes_of,
     )
 
 

@@ -68,10 +68,13 @@ async def _supervise(conf: Mapping[str, Any]) -> int:
     secured = None if trusted is None else SecuredServer(trusted, options)
     ca = None if secured is None else secured.ca
     make_server = ThriftServer if secured is None else secured.make
+    trust: dict[str, Any] = {}
+    if secured is not None:
+        trust = {"trusted": trusted, "revoked": secured.serials}
     metrics_port, metrics, web, reporters = options.supervisor_metrics_port, None, None, None
     try:
         if metrics_port is None and not _has_reporters(options):
-            supervisor = await build_supervisor(conf, server=make_server, ca=ca)
+            supervisor = await build_supervisor(conf, server=make_server, ca=ca, **trust)
         else:
             # Imported only when they are wanted: they take some 30 ms.
             from squall_common.telemetry.page import DaemonMetrics
@@ -81,7 +84,9 @@ async def _supervise(conf: Mapping[str, Any]) -> int:
             metrics, cluster = DaemonMetrics("supervisor"), ClusterState.of(options)
             metrics.follow(cluster.store)
             observed = functools.partial(make_server, observe=metrics.observe_call)
-            supervisor = await build_supervisor(conf, cluster=cluster, server=observed, ca=ca)
+            supervisor = await build_supervisor(
+                conf, cluster=cluster, server=observed, ca=ca, **trust
+            )
             show_supervisor(metrics, supervisor, supervisor.settings)
             if metrics_port is not None:
                 web = metrics_server(metrics, supervisor.settings, metrics_port)

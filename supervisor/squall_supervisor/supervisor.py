@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from squall_common.client.reporting import Connect, ReportSender
 from squall_common.cluster import slot_reports, worker_exits
@@ -57,6 +57,10 @@ from squall_supervisor.watch.profiling import Profiling
 from squall_supervisor.watch.reports import WorkerReports
 from squall_thrift import storm
 from squall_thrift.serving.server import ThriftServer
+
+if TYPE_CHECKING:
+    from squall_supervisor.node.manifest_sync import ManifestSync
+    from squall_supervisor.records.signed_work import SignedWork
 
 log = get_logger(__name__)
 
@@ -109,6 +113,7 @@ class Parts:
     connect_nimbus: Connect
     server: Callable[..., ThriftServer]
     ca: str | None  # the certificate of a secured cluster's CA, in PEM
+    work: SignedWork | None = None  # of a secured cluster
 
 
 class Supervisor:
@@ -195,9 +200,8 @@ class Supervisor:
             period_secs=settings.report_secs,
             clock=self._clock,
         )
-        self._sync = AssignmentSync(
-            self._cluster, self._take, node=self.id, every_secs=settings.sync_secs
-        )
+        self._work = parts.work
+        self._sync = self._make_sync()
         self._server = parts.server(
             storm.Supervisor,
             SupervisorService(self._last_assignments, self._sync.request),
@@ -205,6 +209,17 @@ class Supervisor:
             port=settings.thrift_port,
             frame_bytes_max=settings.thrift_frame_bytes_max,
             insecure=settings.insecure,
+        )
+
+    def _make_sync(self) -> AssignmentSync | ManifestSync:
+        every_secs = self.settings.sync_secs
+        if self._work is None:
+            return AssignmentSync(self._cluster, self._take, node=self.id, every_secs=every_secs)
+        # Imported only where a cluster is secured: it takes some 40 ms.
+        from squall_supervisor.node.manifest_sync import ManifestSync
+
+        return ManifestSync(
+            self._cluster, self._work, self._take_signed, node=self.id, every_secs=every_secs
         )
 
     # Life.
@@ -365,7 +380,11 @@ class Supervisor:
     async def _take(self, assignments: Assignments, bases: Mapping[str, StormBase]) -> None:
         """Act on a complete reading of the assignments."""
         self._last_known.take(self.id, assignments, bases)  # first: workers start from it
-        desired = desired_ports(assignments, self.id, self.settings.ports, self._last_ports)
+        ports = self.settings.ports
+        if self._work is None:
+            desired = desired_ports(assignments, self.id, ports, self._last_ports)
+        else:
+            desired = self._work.desired(ports, self._last_ports)
         if desired.problems != self._problems:
             self._problems = desired.problems
             for problem in desired.problems:
@@ -385,6 +404,15 @@ class Supervisor:
         self._saved_state.set_ports(desired.ports)
         self._saved_state.save()  # again, if the last write failed
         self._clean_up_due.set()
+
+    async def _take_signed(
+        self, assignments: Assignments | None, bases: Mapping[str, StormBase]
+    ) -> None:
+        """Act on the newest manifest. Without one, nothing begins and nothing ends."""
+        if assignments is None:
+            self._synced.set()
+        else:
+            await self._take(assignments, bases)
 
     def _on_slot_change(self) -> None:
         self._profiling.request()

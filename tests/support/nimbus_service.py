@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from squall_common.authentication.latch import require_role
 from squall_common.cluster.state import ClusterState, UndecodedBeat
+from squall_common.cluster.store import Store
 from squall_common.cluster.stores.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.values import BlobMeta, ExecutorStats, SupervisorInfo, WorkerHeartbeat
 from squall_common.config.load import default_conf
@@ -244,9 +245,11 @@ class LocalNimbus:
         ports: Sequence[int] = (6700, 6701),
         host: str = "host",
         platform: str | None = None,
+        signed: Callable[[Store], Store] = lambda store: store,
     ) -> ClusterState:
-        """A supervisor that only says that it is there, in a session of its own."""
-        state = ClusterState(MemoryStore(self.ensemble))
+        """A supervisor that only says that it is there, in a session of its own; `signed` puts in
+        front of its store what signs in a secured cluster."""
+        state = ClusterState(signed(MemoryStore(self.ensemble)))
         await state.start()
         await state.register_supervisor(
             supervisor_id,

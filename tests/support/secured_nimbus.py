@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +13,12 @@ from tests.support.nimbus_service import LocalNimbus
 
 from squall_cli.secure.authority_folder import AuthorityFolder
 from squall_common.authentication.credentials import ClientCredentials, credentials_of
+from squall_common.authentication.files import Trusted, read_trusted
+from squall_common.cluster.store import Store
+from squall_common.daemon.clock import SystemClock
 from squall_common.security.identity import Role
 from squall_nimbus.service.limits import LIMITS
+from squall_supervisor.records.signed_work import SignedWork
 from squall_thrift import storm
 from squall_thrift.client import ThriftClient
 from squall_thrift.serving.server import ThriftServer
@@ -28,6 +32,7 @@ class Certificates:
 
     folder: Path
     cluster: str = "test"
+    days: int = 30  # that what it issues is valid
 
     @property
     def authority(self) -> AuthorityFolder:
@@ -40,7 +45,7 @@ class Certificates:
 
     def issue(self, role: Role, name: str, *, hosts: list[str] | None = None) -> Path:
         given = HOSTS if hosts is None else hosts
-        return self.authority.issue(role, name, given, self.folder, days=30)[0]
+        return self.authority.issue(role, name, given, self.folder, days=self.days)[0]
 
     def conf(self, role: Role, name: str) -> dict[str, Any]:
         """The keys by which a process proves who it is."""
@@ -52,6 +57,15 @@ class Certificates:
             "storm.security.certificate": f"{stem}.pem",
             "storm.security.key": f"{stem}.key",
         }
+
+    def trusted(self, role: Role, name: str) -> Trusted:
+        """The root of trust as this daemon has it."""
+        conf = self.conf(role, name)
+        found = read_trusted(
+            SimpleNamespace(**{key.replace(".", "_"): value for key, value in conf.items()})  # type: ignore[arg-type]
+        )
+        assert found is not None
+        return found
 
     def credentials(
         self,
@@ -101,6 +115,13 @@ class SecuredNimbus:
         self.local = local
         self.server = server
         self.certificates = certificates
+
+    def signed(self, node: str) -> Callable[[Store], Store]:
+        """What signs as this supervisor does, in front of a store."""
+        trusted = self.certificates.trusted(Role.SUPERVISOR, node)
+        folder = self.certificates.folder / f"signed-{node}"
+        work = SignedWork(trusted, node, folder, revoked=frozenset, clock=SystemClock())
+        return work.verified
 
     @contextlib.asynccontextmanager
     async def client(self, credentials: ClientCredentials | None) -> AsyncIterator[ThriftClient]:

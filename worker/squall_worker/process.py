@@ -395,6 +395,11 @@ class Worker:
         """The first connection to ZooKeeper, however long it takes."""
         if self._state is None:
             self._state = ClusterState.of(self._options)
+        if self.spec.ca is not None:
+            # Imported only where a cluster is secured: it takes some 40 ms.
+            from squall_worker.cluster.signed import signed_state
+
+            self._state = signed_state(self._state, self.spec, self._clock)
         await self._log_while(
             self._state.store.start(),
             "waiting_for_zookeeper",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +90,30 @@ def read_node(client: KazooClient, path: str, decode: Callable[[str, bytes], Any
     if not data:
         raise SquallError(f"nothing has been written to {path} yet")
     return plain(decode(path, data))
+
+
+def signed_value(ca_file: str, kind: str, name: str, data: bytes) -> bytes:
+    """The bytes that a node of a secured cluster carries signed. `kind` is the function of
+    `squall_common.cluster.paths`. Raises SquallError for what does not count."""
+    from squall_common.authentication.files import trust_of
+    from squall_common.security.records import RecordError
+    from squall_common.security.registrations import Registration
+    from squall_common.security.topology_states import TopologyState
+
+    trust = trust_of(ca_file)
+    try:
+        if kind == "supervisor":
+            return Registration.verify(data, name, trust.cluster, trust.ca, (), time.time()).value
+        if kind not in ("storm", "assignment"):
+            return data
+        state = TopologyState.verify(data.decode("ascii", "replace"), trust, name)
+    except RecordError as error:
+        raise SquallError(f"it is not what the cluster has signed: {error}") from error
+    if kind == "storm":
+        return state.base
+    if state.assignment is None:
+        raise SquallError(f"{name} has no assignment")
+    return state.assignment
 
 
 def plain(value: Any) -> Any:

@@ -47,12 +47,21 @@ def _printer(name: str, node: str, help_text: str) -> None:
     @click.argument("node_id", metavar="ID", callback=_check_name)
     @settings_options
     def print_one(settings: Settings, node_id: str) -> None:
-        from squall_cli.cluster.cluster_nodes import read_node, zookeeper
+        from squall_cli.cluster.cluster_nodes import read_node, signed_value, zookeeper
         from squall_common.cluster import codec, paths
 
+        path, decode = getattr(paths, node)(node_id), getattr(codec, _DECODERS[node])
+        ca = settings.client().storm_security_ca
         with zookeeper(settings) as client:
-            path = getattr(paths, node)(node_id)
-            print_json(read_node(client, path, getattr(codec, _DECODERS[node])))
+            if ca is not None and node in ("storm", "assignment"):
+                at = paths.signed_state(node_id)
+            else:
+                at = path
+
+            def decode_signed(at: str, data: bytes) -> object:
+                return decode(path, data if ca is None else signed_value(ca, node, node_id, data))
+
+            print_json(read_node(client, at, decode_signed))
 
 
 _printer(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING
 
 from squall_cli.dev.plan import DevPlan
@@ -55,7 +56,14 @@ async def registered_supervisors(plan: DevPlan) -> dict[int, tuple[str, int | No
     from squall_common.cluster import connect
 
     by_slots = {supervisor.slots: supervisor.number for supervisor in plan.supervisors}
-    state = await connect(plan.nimbus_conf())
+    state = connected = await connect(plan.nimbus_conf())
+    if plan.secure:
+        from squall_common.authentication.files import trust_of
+        from squall_common.cluster.state import ClusterState
+        from squall_common.cluster.stores.verified import VerifiedStore
+
+        trust = trust_of(str(plan.nimbus_conf()["storm.security.ca"]))
+        state = ClusterState(VerifiedStore(connected.store, trust, now=time.time))
     try:
         while True:
             found = {
@@ -67,7 +75,7 @@ async def registered_supervisors(plan: DevPlan) -> dict[int, tuple[str, int | No
                 return found
             await asyncio.sleep(_POLL_SECS)
     finally:
-        await state.close()
+        await connected.close()
 
 
 async def wait_nimbus(

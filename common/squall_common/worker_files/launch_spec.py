@@ -45,7 +45,8 @@ class LaunchSpec:
     `squall_common.security.credentials`), and `pids/` (one empty file named by pid for
     each shell child).
     `daemon_conf` is what the supervisor's configuration has for workers
-    (`squall_common.config.for_workers`).
+    (`squall_common.config.for_workers`). `ca` is the certificate of the cluster's CA in PEM, by
+    which a worker of a secured cluster tells what Nimbus has signed; None in an open one.
     """
 
     topology_id: str
@@ -59,6 +60,7 @@ class LaunchSpec:
     artifacts_dir: Path  # logs of this worker: worker.log, worker.log.err ...
     daemon_conf: dict[str, Any]
     secured: bool = False  # whether the worker proves who it is, by its `identity_file`
+    ca: str | None = None
 
     @property
     def heartbeat_file(self) -> Path:
@@ -112,6 +114,7 @@ class LaunchSpec:
             "artifacts_dir": str(self.artifacts_dir),
             "daemon_conf": self.daemon_conf,
             "secured": self.secured,
+            "ca": self.ca,
         }
         write_atomic(path, json.dumps(value, indent=1).encode(), mode=0o600)
 
@@ -137,4 +140,5 @@ class LaunchSpec:
             artifacts_dir=Path(value["artifacts_dir"]),
             daemon_conf=value["daemon_conf"],
             secured=value.get("secured", False),
+            ca=value.get("ca"),
         )

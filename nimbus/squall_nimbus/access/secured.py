@@ -17,6 +17,10 @@ from squall_common.daemon.files import make_private_dirs
 from squall_common.security.access import SecuredAccess
 from squall_common.security.acl import ClusterAcl, Members, impersonation_of
 from squall_common.security.audit import AuditFile, AuditLog
+from squall_common.security.signing import Trust
+from squall_nimbus.access.keys import SigningKeys
+from squall_nimbus.access.ledger import Ledger
+from squall_nimbus.access.signed_store import SignedStore
 from squall_nimbus.access.tokens import Tokens
 
 
@@ -30,8 +34,38 @@ class Secured:
     close: Callable[[], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Signing:
+    """What signs, and the cluster state that believes only what is signed."""
+
+    trusted: Trusted
+    folder: Path
+    revoked: RevokedFile
+    keys: SigningKeys
+    store: SignedStore
+
+
+def sign_states(
+    trusted: Trusted, options: NimbusOptions, state: ClusterState, clock: Clock
+) -> Signing:
+    """Put a store that signs in front of the one of `state`. Raises OSError."""
+    folder = Path(options.storm_local_dir) / "nimbus" / "security"
+    make_private_dirs(folder)
+    revoked = RevokedFile(
+        options.storm_security_revoked, trusted, folder / "revoked-certificates.jws"
+    )
+    ledger = Ledger(
+        folder / "ledger",
+        Trust(trusted.cluster, trusted.ca, revoked.serials),
+        Trust(trusted.cluster, trusted.ca),
+    )
+    keys = SigningKeys(trusted, clock)
+    store = SignedStore(state.store, ledger, keys, trusted, revoked=revoked.serials, clock=clock)
+    return Signing(trusted, folder, revoked, keys, store)
+
+
 def secure(
-    trusted: Trusted,
+    signing: Signing,
     options: NimbusOptions,
     state: ClusterState,
     *,
@@ -41,12 +75,16 @@ def secure(
 ) -> Secured:
     """The parts that a Nimbus of a secured cluster has besides. Raises ConfigError, OSError."""
     local = Path(options.storm_local_dir)
-    folder = local / "nimbus" / "security"
-    make_private_dirs(folder)
-    revoked = RevokedFile(
-        options.storm_security_revoked, trusted, folder / "revoked-certificates.jws"
+    trusted, revoked = signing.trusted, signing.revoked
+    tokens = Tokens(
+        trusted,
+        state,
+        signing.folder,
+        revoked=revoked,
+        fence=fence,
+        clock=clock,
+        keys=signing.keys,
     )
-    tokens = Tokens(trusted, state, folder, revoked=revoked, fence=fence, clock=clock)
     acls = cluster_acl(options)
     logs = Path(options.storm_log_dir) if options.storm_log_dir else local / "logs"
     file = AuditFile(logs / "nimbus-audit.log")

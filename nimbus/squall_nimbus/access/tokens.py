@@ -8,9 +8,6 @@ When the certificate of the Nimbus that signed it is revoked, the register on a 
 counts on: it was good when it was kept. In ZooKeeper it is refused, and the leader publishes its
 own in its place. A Nimbus that knows no register goes by what a revoked one has revoked: it can
 only deny.
-
-A Nimbus makes its signing keys anew after each start, and keeps them in memory alone: what they
-sign carries their endorsement, so they are not needed later.
 """
 
 from __future__ import annotations
@@ -27,17 +24,15 @@ from squall_common.daemon.clock import Clock
 from squall_common.daemon.files import write_atomic
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
-from squall_common.security.certificates import CertificateError, read_key
 from squall_common.security.jws import SignatureError
 from squall_common.security.revocation import TokenRegister, newest
-from squall_common.security.signing import SigningKey, Trust, Use
+from squall_common.security.signing import Trust, Use
 from squall_common.security.tokens import Token, TokenError, make_token, sign_token
 from squall_common.security.worker_tokens import make_worker_token, sign_worker_token
+from squall_nimbus.access.keys import SigningKeys
 from squall_thrift.serving.throttle import Throttle
 
 log = get_logger(__name__)
-
-_DAY_SECS = 86_400
 
 
 class Tokens:
@@ -52,8 +47,8 @@ class Tokens:
         revoked: RevokedFile,
         fence: Callable[[], Awaitable[Fence]],
         clock: Clock,
+        keys: SigningKeys,
     ) -> None:
-        self._trusted = trusted
         self._state = state
         self._file = folder / "token-register.jws"
         self._revoked = revoked
@@ -65,7 +60,7 @@ class Tokens:
         self._register = TokenRegister()
         self._signed = ""  # the register's text
         self._unwritten: bytes | None = None  # a register that could not be written to the disk yet
-        self._keys: dict[Use, SigningKey] = {}
+        self._keys = keys
         self._lock = asyncio.Lock()
         self._throttle = Throttle()
 
@@ -150,7 +145,7 @@ class Tokens:
     ) -> str:
         """Issue a token, and return its text. Raises SquallError, NotLeaderError, StoreError."""
         now = self._clock.time()
-        key = self._key(Use.TOKEN)
+        key = self._keys.key(Use.TOKEN)
         try:
             token = make_token(
                 user, lifetime_secs, now, label=label, actions=actions, topologies=topologies
@@ -167,7 +162,7 @@ class Tokens:
             token = make_worker_token(topology_id, owner, node, port, self._clock.time())
         except TokenError as error:
             raise SquallError(str(error)) from error
-        return sign_worker_token(token, self._key(Use.TOKEN))
+        return sign_worker_token(token, self._keys.key(Use.TOKEN))
 
     def issued(self, user: str | None) -> list[Token]:
         """The tokens that live, of one user or of all, the oldest first."""
@@ -205,7 +200,7 @@ class Tokens:
             fence = await self._fence()
             await self._look()
             register = change(self._register)
-            text = register.sign(self._key(Use.RECORD), self._clock.time()).encode()
+            text = register.sign(self._keys.key(Use.RECORD), self._clock.time()).encode()
             await self._state.put_token_register(text, guard=fence)
             await self._keep(register, text)
 
@@ -225,24 +220,3 @@ class Tokens:
                 log.error("token_register_not_written", error=error, left_out=left_out)
             return
         self._unwritten = None
-
-    def _key(self, use: Use) -> SigningKey:
-        """The key for a use; a new one a day before the last one ends. Raises SquallError."""
-        now = self._clock.time()
-        key = self._keys.get(use)
-        if key is None or not key.may_sign(now, left_secs=_DAY_SECS):
-            own = self._trusted.own
-            assert own is not None
-            try:
-                private = read_key(Path(own.key_file).read_bytes())
-            except (OSError, CertificateError) as error:
-                raise SquallError(f"cannot read {own.key_file}: {error}") from error
-            if private.public_key() != own.certificate.public_key():
-                # No one could verify what it endorses.
-                raise SquallError(
-                    f"{own.key_file} was replaced after this Nimbus had started",
-                    hint="Restart this Nimbus: it goes by its new certificate then.",
-                )
-            key = SigningKey.make(use, self._trusted.cluster, own.certificate, private, now)
-            self._keys[use] = key
-        return key

@@ -120,6 +120,8 @@ class Replication:
         self._all_dirty = True
         self._wake = asyncio.Event()
         self._without: set[str] = set()  # already logged
+        # Called with the hashes by key of what this leader has published.
+        self.on_published: Callable[[dict[str, str]], None] = lambda hashes: None
 
     # Writing: the leader's
 
@@ -152,6 +154,7 @@ class Replication:
         """
         began = self._clock.monotonic()
         records = await self._write_records(keys, fence)
+        self.on_published({key: self._store.meta(key).sha256 for key in keys})
         pending = [record for record in records if record.pending]
         if not pending:
             return

@@ -25,7 +25,7 @@ import os
 import shutil
 import threading
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,13 +77,17 @@ class BlobCache:
         *,
         target_bytes: int,
         limits: Limits = BLOB_LIMITS,
+        is_signed: Callable[[str, str], bool] | None = None,
     ) -> None:
+        """`is_signed(key, sha256)` returns whether a topology of this node may have these bytes;
+        None: all that Nimbus sends."""
         self._folder = folder
         self._temporary = temporary
         self._workers_dir = workers_dir
         self._source = source
         self._target_bytes = target_bytes
         self._limits = limits
+        self._is_signed = is_signed
         self._locks: dict[Path, asyncio.Lock] = {}
         # No version is deleted between the moment it is chosen and the moment it counts as used.
         self._choosing = threading.Lock()
@@ -140,6 +144,10 @@ class BlobCache:
         try:
             await asyncio.to_thread(folder.mkdir, mode=0o700)
             versions = await self._source.fetch({link.key: folder / name})
+            if self._is_signed is not None:
+                digest = await asyncio.to_thread(hash_of, folder / name)
+                if not self._is_signed(link.key, digest):
+                    raise BlobError("its bytes are not those that Nimbus has signed")
             await asyncio.to_thread(self._complete, link, versions[link.key], folder)
         except PackageError as error:
             raise LocalizeError(f"blob {link.key} cannot be unpacked: {error}") from error
@@ -378,6 +386,12 @@ def _bytes_under(folder: Path) -> int:
             with contextlib.suppress(OSError):
                 total += os.lstat(os.path.join(path, name)).st_size
     return total
+
+
+def hash_of(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _sync_file(path: Path) -> None:

@@ -8,6 +8,7 @@
         resources -> code/resources    (a folder, empty, when the package has none)
         environment -> ../../environments/KEY   its dependencies, if it has any
         versions.json                  of the blobs, by key
+        signed.json                    their hashes, in a secured cluster
         manifest.json                  the hashes of all of it as it was fetched
 
 Everything is fetched into a temporary folder, fsynced, and renamed: a crash at any moment leaves
@@ -23,7 +24,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,7 +48,7 @@ from squall_common.packaging.blob_map import BlobLink, parse_blob_map
 from squall_common.security.credentials import CREDENTIALS_FILE, TopologyCredentials
 from squall_common.security.curve import KEY_FILE
 from squall_common.topology.encryption import has_key
-from squall_supervisor.blobs.cache import BlobCache
+from squall_supervisor.blobs.cache import BlobCache, hash_of
 from squall_supervisor.blobs.manifest import first_difference, make_manifest, write_manifest
 from squall_supervisor.blobs.source import BlobError, BlobSource, LocalizeError
 from squall_supervisor.confine.ownership import let_in, open_tree, readers
@@ -63,6 +64,7 @@ _BAD_PACKAGE_SECS = 60.0
 _CODE = "stormcode.ser"
 _CONF = "stormconf.ser"
 _VERSIONS = "versions.json"
+_SIGNED = "signed.json"
 _ENVIRONMENT = "environment"
 _MANIFEST = "manifest.json"
 
@@ -114,7 +116,10 @@ class Localizer:
         cache: BlobCache | None = None,
         on_bad_package: Callable[[str, str], None] = lambda topology_id, message: None,
         supervisor_id: str = "",
+        signed: Callable[[str], Mapping[str, str]] | None = None,
     ) -> None:
+        """`signed(topology_id)` returns the hashes of a topology's blobs as Nimbus has signed them,
+        or raises ValueError; None: what Nimbus sends counts."""
         self._stormdist = stormdist
         self._temporary = temporary
         self._source = source
@@ -125,6 +130,7 @@ class Localizer:
         self.cache = cache
         self._on_bad_package = on_bad_package
         self._supervisor_id = supervisor_id
+        self._signed = signed
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._bad: dict[str, tuple[float, str]] = {}  # topology -> until when, why
 
@@ -182,13 +188,34 @@ class Localizer:
 
     def intact(self, topology_id: str) -> bool:
         """Whether a topology is here and every byte is as it was fetched. Reads all of it."""
-        if self.read(topology_id) is None:
+        if self.read(topology_id) is None or not self.is_as_signed(topology_id):
             return False
         path = self.path_of(topology_id)
         why = first_difference(path, path / _MANIFEST)
         if why is not None:
             log.warning("topology_spoiled", topology_id=topology_id, why=why)
         return why is None
+
+    def is_as_signed(self, topology_id: str) -> bool:
+        """Whether what is here has the hashes that Nimbus has signed. In an open cluster: yes."""
+        if self._signed is None:
+            return True
+        try:
+            here = json.loads((self.path_of(topology_id) / _SIGNED).read_bytes())
+            return bool(here == self._hashes(topology_id))
+        except (LocalizeError, OSError, ValueError):
+            return False
+
+    def _hashes(self, topology_id: str) -> dict[str, str]:
+        """The signed hashes of a topology's own blobs. Raises LocalizeError."""
+        assert self._signed is not None
+        try:
+            found = self._signed(topology_id)
+            return {key: found[key] for key in _blob_names(topology_id)}
+        except ValueError as error:
+            raise LocalizeError(str(error)) from error
+        except KeyError as error:
+            raise LocalizeError(f"the record of {topology_id} lacks {error}") from error
 
     def refuses(self, topology_id: str) -> bool:
         """Whether the topology's package was fetched and cannot be used here."""
@@ -229,8 +256,11 @@ class Localizer:
         await self._localize_blobs(topology_id)
 
     async def changed(self, topology_id: str) -> bool:
-        """Whether Nimbus has another version than this disk. Raises LocalizeError if that cannot be
-        found out now."""
+        """Whether Nimbus has another version than this disk; in a secured cluster, whether it has
+        signed another one. Raises LocalizeError if that cannot be found out now."""
+        if self._signed is not None:
+            self._hashes(topology_id)
+            return not await asyncio.to_thread(self.is_as_signed, topology_id)
         keys = list(_blob_names(topology_id))
         try:
             here = json.loads(await asyncio.to_thread(self._read_versions, topology_id))
@@ -296,7 +326,10 @@ class Localizer:
         try:
             async with self._downloads:
                 folder.mkdir(mode=0o700)
+                hashes = None if self._signed is None else self._hashes(topology_id)
                 versions = await self._source.fetch({k: folder / n for k, n in names.items()})
+                if hashes is not None:
+                    await asyncio.to_thread(_check_signed, folder, names, hashes)
                 await self._fetch_key(topology_id, folder)
                 await self._fetch_credentials(topology_id, folder)
                 dependencies = await asyncio.to_thread(_dependencies, folder / _CODE)
@@ -388,10 +421,11 @@ class Localizer:
         if lease is not None:
             (folder / _ENVIRONMENT).symlink_to(lease.path)
         (folder / _VERSIONS).write_text(json.dumps(versions))
-        for name in (_CODE, _CONF, _VERSIONS):
+        signed = [_SIGNED] if (folder / _SIGNED).exists() else []
+        for name in (_CODE, _CONF, _VERSIONS, *signed):
             open_tree(folder / name)
             _sync_file(folder / name)
-        manifested = [_CODE, _CONF, _VERSIONS, "code"]
+        manifested = [_CODE, _CONF, _VERSIONS, "code", *signed]
         if (folder / KEY_FILE).exists():
             manifested.append(KEY_FILE)
         write_manifest(folder / _MANIFEST, make_manifest(folder, *manifested))
@@ -405,6 +439,14 @@ class Localizer:
 
 
 _PACKAGE = "stormjar.jar"
+
+
+def _check_signed(folder: Path, names: Mapping[str, str], hashes: Mapping[str, str]) -> None:
+    """Note the hashes of what was fetched. Raises BlobError for what Nimbus has not signed."""
+    for key, name in names.items():
+        if hash_of(folder / name) != hashes[key]:
+            raise BlobError(f"the bytes of {key} are not those that Nimbus has signed")
+    (folder / _SIGNED).write_text(json.dumps(hashes))
 
 
 def _dependencies(code: Path) -> list[str]:

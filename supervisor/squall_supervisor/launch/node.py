@@ -40,6 +40,7 @@ class Node:
     trouble: Callable[[str, int, str], None] = lambda topology_id, port, message: None
     ends: EndReports = field(default_factory=EndReports)
     exits: RecentExits = field(default_factory=RecentExits)
+    ca: str | None = None  # certificate of the cluster's CA in PEM; None in an open cluster
     cgroups: Cgroups | None = None  # None: workers have none
     command: WorkerCommand = worker_command
     machine: Machine = field(default_factory=Machine)

@@ -102,6 +102,10 @@ class SecuredServer:
             authenticator=authenticator,
         )
 
+    def serials(self) -> frozenset[int]:
+        """Of certificates that were revoked."""
+        return self._revoked.serials()
+
     def start(self) -> None:
         """Begin to look for new revocations."""
         self._tasks.every("revocations", _REFRESH_SECS, self._refresh)

@@ -340,7 +340,7 @@ class SlotRunner:
         or spoiled, which is checked when its workers keep dying."""
         localizer = self._node.localizer
         topology = localizer.read(topology_id)
-        if topology is None:
+        if topology is None or not localizer.is_as_signed(topology_id):
             return None
         if localizer.cache is not None and not all(map(localizer.cache.current, topology.blobs)):
             return None

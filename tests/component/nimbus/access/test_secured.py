@@ -524,13 +524,13 @@ async def test_strangers_of_many_addresses_drive_out_strangers_only(
 
 
 async def test_a_supervisor_reports_for_its_own_node(nimbus: SecuredNimbus) -> None:
-    state = await nimbus.local.supervisor("node-1")
+    state = await nimbus.local.supervisor("node-1", signed=nimbus.signed("node-1"))
     async with nimbus.user("alice") as alice:
         await submit(alice, "count")
         [summary] = await alice.call("getTopologySummaries")
 
     async def assigned() -> bool:
-        found = await nimbus.local.state.assignment(summary.id)
+        found = await nimbus.local.nimbus.state.assignment(summary.id)
         return found is not None and WorkerSlot("node-1", 6700) in {
             *found[0].executor_slot.values()
         }

@@ -15,6 +15,7 @@ from squall_common.daemon.clock import ManualClock
 from squall_common.errors import SquallError
 from squall_common.security.identity import Role
 from squall_nimbus.access import tokens
+from squall_nimbus.access.keys import SigningKeys
 from squall_nimbus.access.tokens import Tokens
 
 
@@ -47,13 +48,15 @@ def tokens_of(certificates: Certificates, folder: Path, state: State) -> Tokens:
     async def fence() -> Any:
         return None
 
+    clock = ManualClock(time=time.time())
     found = Tokens(
         trusted,
         state,  # type: ignore[arg-type]
         folder,
         revoked=RevokedFile(None, trusted, folder / "revoked-certificates.jws"),
         fence=fence,
-        clock=ManualClock(time=time.time()),
+        clock=clock,
+        keys=SigningKeys(trusted, clock),
     )
     found.open()
     return found

@@ -1,5 +1,6 @@
 """Users' blobs on a supervisor: whole, updated by a rename, counted by the workers' folders."""
 
+import hashlib
 import io
 import json
 import os
@@ -273,3 +274,28 @@ def test_a_damaged_list_of_links_is_ignored(cache, workers) -> None:
     for damage in (b"", b"[]", b'{"x": 1}', b'{"x": {"key": "k"}}', b"[" * 100_000):
         (folder / "blobs.json").write_bytes(damage)
         cache.clean_up([])
+
+
+async def test_bytes_that_no_topology_here_may_have_are_not_given_to_workers(
+    tmp_path: Path, workers: Path, blobs: Blobs
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    signed = {("words", hashlib.sha256(b"one").hexdigest())}
+    cache = BlobCache(
+        tmp_path / "blobs",
+        tmp_path / "tmp",
+        workers,
+        blobs,
+        target_bytes=1_000_000,
+        is_signed=lambda key, digest: (key, digest) in signed,
+    )
+    cache.prepare()
+    await cache.localize([WORDS])
+    folder = worker(cache, workers, "w1", WORDS)
+    blobs.put("words", b"two")
+    with pytest.raises(LocalizeError, match="not those that Nimbus has signed"):
+        await cache.update([WORDS], [folder])
+    assert (folder / "w.txt").read_bytes() == b"one"
+    signed.add(("words", hashlib.sha256(b"two").hexdigest()))
+    await cache.update([WORDS], [folder])
+    assert (folder / "w.txt").read_bytes() == b"two"

@@ -4,16 +4,18 @@ import io
 import shutil
 import zipfile
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from tests.support.wheels import make_wheel
 
 from squall_common.daemon.clock import SystemClock
-from squall_common.names import conf_blob_key, jar_blob_key
+from squall_common.names import code_blob_key, conf_blob_key, jar_blob_key
 from squall_common.packaging.archive.members import Limits
 from squall_common.packaging.dependencies import read_wheel
 from squall_common.security.credentials import TopologyCredentials
+from squall_common.security.records import RecordError
 from squall_supervisor.blobs.environments import Environments
 from squall_supervisor.blobs.localizer import Localizer
 from squall_supervisor.blobs.source import BlobError, LocalizeError
@@ -281,3 +283,71 @@ async def test_credentials_come_with_the_topology_and_only_newer_ones_replace_th
     file.write_text("{}")
     assert localizer.credentials(TOPOLOGY).number == 0
     assert await localizer.update_credentials(TOPOLOGY)
+
+
+class Signed:
+    """The hashes that Nimbus has signed, by topology."""
+
+    def __init__(self) -> None:
+        self.hashes: dict[str, dict[str, str]] = {}
+
+    def sign(self, blobs: Blobs) -> None:
+        keys = (jar_blob_key(TOPOLOGY), code_blob_key(TOPOLOGY), conf_blob_key(TOPOLOGY))
+        self.hashes[TOPOLOGY] = {key: sha256(blobs._blob(key)).hexdigest() for key in keys}
+
+    def of(self, topology_id: str) -> dict[str, str]:
+        if topology_id not in self.hashes:
+            raise RecordError(f"the manifest lists nothing of {topology_id}")
+        return self.hashes[topology_id]
+
+
+def signed_localizer(folder: Path, blobs: Blobs, signed: Signed) -> Localizer:
+    made = Localizer(
+        folder / "stormdist",
+        folder / "tmp",
+        blobs,
+        SystemClock(),
+        limits=Limits(),
+        downloads_max=2,
+        environments=Environments(folder / "environments", folder / "tmp", blobs, version="1"),
+        supervisor_id="node",
+        signed=signed.of,
+    )
+    made.prepare()
+    return made
+
+
+async def test_only_what_was_signed_gets_onto_the_disk(tmp_path: Path, blobs: Blobs) -> None:
+    """A package with other bytes, and a topology that no manifest lists."""
+    signed = Signed()
+    localizer = signed_localizer(tmp_path, blobs, signed)
+    with pytest.raises(LocalizeError, match="lists nothing"):
+        await localizer.localize(TOPOLOGY)
+    signed.sign(blobs)
+    honest, blobs.code = blobs.code, code("other")
+    with pytest.raises(LocalizeError, match="not those that Nimbus has signed"):
+        await localizer.localize(TOPOLOGY)
+    assert localizer.read(TOPOLOGY) is None
+    blobs.code = honest
+    await localizer.localize(TOPOLOGY)
+    assert localizer.is_as_signed(TOPOLOGY)
+
+
+async def test_a_topology_changes_when_its_record_does(tmp_path: Path, blobs: Blobs) -> None:
+    """Not when Nimbus shows another version of its blobs."""
+    signed = Signed()
+    signed.sign(blobs)
+    localizer = signed_localizer(tmp_path, blobs, signed)
+    await localizer.localize(TOPOLOGY)
+    versions_of_another_kind(localizer.path_of(TOPOLOGY))
+    assert not await localizer.changed(TOPOLOGY)
+    blobs.more[conf_blob_key(TOPOLOGY)] = b'{"topology.workers": 2}'
+    assert not await localizer.changed(TOPOLOGY)
+    signed.sign(blobs)
+    assert await localizer.changed(TOPOLOGY)
+    assert not localizer.is_as_signed(TOPOLOGY)  # no worker begins with what is here
+    await localizer.update(TOPOLOGY)
+    assert localizer.is_as_signed(TOPOLOGY)
+    topology = localizer.read(TOPOLOGY)
+    assert topology is not None
+    assert topology.conf == {"topology.workers": 2}

@@ -1,0 +1,664 @@
+"""The cluster state of a Nimbus in a secured cluster: it believes what Nimbus has signed.
+
+Nimbus reads and writes topologies (/storms/ID) and where they run (/assignments/ID) as in an open
+cluster. This store stands between: it reads from the ledger, not from ZooKeeper, and writes a
+signed state in place of the two nodes, with the catalog and the manifests of the supervisors that
+are concerned, in the same transaction. So nothing is ever signed that was read unsigned: a state
+comes from the ledger and from the call that changes it, the hashes in its record from the blobs
+that this leader has just written for an authenticated call.
+
+    /security/catalog, /security/topologies/ID, /security/nodes/NODE
+
+Every Nimbus follows these nodes, and keeps what is newer on its own disk. The leader puts right
+what was deleted, rolled back or forged, and signs again what is half through its life or was
+signed by a Nimbus whose certificate was revoked (`maintain`).
+
+Supervisors sign their entries in /supervisors: unsigned ones, and older ones than were seen, are
+left out. What Nimbus asks of daemons (`paths.is_notice`) is signed on its way out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from squall_common.authentication.files import Trusted
+from squall_common.cluster import codec, paths
+from squall_common.cluster.codec import CorruptStateError
+from squall_common.cluster.leader import Fence
+from squall_common.cluster.store import (
+    NODE_BYTES_MAX,
+    Check,
+    ConnectionLostError,
+    Create,
+    Delete,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    Op,
+    Set,
+    Stat,
+    Store,
+    StoreError,
+    Watcher,
+)
+from squall_common.cluster.stores.proxy import StoreProxy
+from squall_common.daemon.clock import Clock
+from squall_common.daemon.logs import get_logger
+from squall_common.errors import SquallError
+from squall_common.names import ANONYMOUS
+from squall_common.security.jws import SignatureError
+from squall_common.security.records import Bundle, Manifest, RecordError, TopologyRecord
+from squall_common.security.registrations import Registration
+from squall_common.security.signing import SigningKey, Use
+from squall_common.security.topology_states import (
+    Catalog,
+    TopologyState,
+    sign_notice,
+    verify_notice,
+)
+from squall_nimbus.access.keys import SigningKeys
+from squall_nimbus.access.ledger import Change, KeptManifest, KeptState, Ledger, slots_of
+from squall_thrift.serving.off_loop import off_loop_if
+from squall_thrift.serving.throttle import Throttle
+
+log = get_logger(__name__)
+
+_ATTEMPTS = 8
+_FOLLOW_SECS = 10.0
+_RETRY_SECS = 1.0
+# A larger value is taken apart in a thread.
+_ON_LOOP_BYTES_MAX = 16_000
+_SIGNED_PARENTS = (paths.SECURITY, paths.SIGNED_STATES, paths.MANIFESTS)
+
+
+class SignedStore(StoreProxy):
+    """`revoked()` returns the serial numbers of revoked certificates. `hashes_of(topology_id)`
+    returns the hashes of a topology's blobs by key, as this leader has just written them;
+    `changed()` is called when something must be put right."""
+
+    def __init__(
+        self,
+        inner: Store,
+        ledger: Ledger,
+        keys: SigningKeys,
+        trusted: Trusted,
+        *,
+        revoked: Callable[[], Collection[int]],
+        clock: Clock,
+    ) -> None:
+        super().__init__(inner)
+        self.ledger = ledger
+        self.hashes_of: Callable[[str], Mapping[str, str]] = lambda topology_id: {}
+        self.changed: Callable[[], object] = lambda: None
+        self._keys = keys
+        self._trusted = trusted
+        self._revoked = revoked
+        self._clock = clock
+        self._lock = asyncio.Lock()  # of signing and of reading what was signed
+        self._stale = True  # ZooKeeper may have something newer than the ledger
+        self._watched: set[str] = set()  # paths that have not changed since they were read
+        self._there: set[str] = set()  # signed nodes that exist, as far as known
+        self._wrong: set[str] = set()  # signed nodes that are not what the ledger has
+        self._due: dict[str, dict[str, str]] = {}  # topology -> hashes that its record lacks
+        self._checked: frozenset[int] | None = None  # revocations at the last round
+        self._registrations: dict[str, int] = {}  # node -> the highest number seen
+        self._wake = asyncio.Event()
+        self._throttle = Throttle()
+
+    # Reading
+
+    async def get(self, path: str, watch: Watcher | None = None) -> tuple[bytes, Stat]:
+        if (topology_id := paths.below(paths.STORMS, path)) is not None:
+            kept = await self._kept(topology_id, watch)
+            return kept.state.base, _stat(kept.state.base_number)
+        if (topology_id := paths.below(paths.ASSIGNMENTS, path)) is not None:
+            kept = await self._kept(topology_id, watch)
+            if kept.state.assignment is None:
+                raise NoNodeError(path)
+            return kept.state.assignment, _stat(kept.state.assignment_number)
+        if (node := paths.below(paths.SUPERVISORS, path)) is not None:
+            value, stat = await self.inner.get(path, watch)
+            return self._registration(node, value), stat
+        if paths.is_notice(path):
+            value, stat = await self.inner.get(path, watch)
+            try:
+                return verify_notice(path, value, self.ledger.trust).value, stat
+            except RecordError as error:
+                self._refused(path, error)
+                raise CorruptStateError(path, str(error)) from error
+        return await self.inner.get(path, watch)
+
+    async def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
+        if _is_mirrored(path):
+            try:
+                return (await self.get(path, watch))[1]
+            except NoNodeError:
+                return None
+        return await self.inner.exists(path, watch)
+
+    async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
+        if path in (paths.STORMS, paths.ASSIGNMENTS):
+            await self._fresh()
+            if watch is not None:
+                await self.inner.exists(paths.CATALOG, watch)
+            if path == paths.STORMS:
+                return sorted(self.ledger.catalog.topologies)
+            states = self.ledger.states
+            return sorted(i for i, kept in states.items() if kept.state.assignment is not None)
+        if _is_mirrored(path):
+            await self.get(path, watch)
+            return []
+        return await self.inner.children(path, watch)
+
+    async def _kept(self, topology_id: str, watch: Watcher | None) -> KeptState:
+        """Raises NoNodeError; CorruptStateError if the topology exists and its state is unknown."""
+        await self._fresh()
+        if watch is not None:
+            await self.inner.exists(paths.signed_state(topology_id), watch)
+        if topology_id not in self.ledger.catalog.topologies:
+            raise NoNodeError(paths.storm(topology_id))
+        kept = self.ledger.states.get(topology_id)
+        if kept is None:
+            raise CorruptStateError(paths.signed_state(topology_id), "no signed state is known")
+        return kept
+
+    def _registration(self, node: str, value: bytes) -> bytes:
+        """A supervisor's own words; no bytes at all, which cannot be decoded, if they are not."""
+        try:
+            found = Registration.verify(
+                value,
+                node,
+                self._trusted.cluster,
+                self._trusted.ca,
+                self._revoked(),
+                self._clock.time(),
+            )
+            if found.number < self._registrations.get(node, 0):
+                raise RecordError(f"registration of {node}: it is an older one")
+        except RecordError as error:
+            self._refused(node, error)
+            return b""
+        self._registrations[node] = found.number
+        return found.value
+
+    # Following
+
+    def expire(self) -> None:
+        """Read ZooKeeper before the next answer: this Nimbus begins to lead."""
+        self._stale = True
+        self._watched.clear()
+
+    async def _fresh(self) -> None:
+        if self._stale:
+            async with self._lock:
+                if self._stale:
+                    await self._refresh()
+
+    async def follow(self) -> None:
+        """Keep the ledger in step with ZooKeeper, and the disk with the ledger, forever."""
+        while True:
+            wait_secs = _FOLLOW_SECS
+            self._wake.clear()
+            try:
+                await self.look()
+            except StoreError as error:
+                log.info("signed_states_not_read", error=error)
+                wait_secs = _RETRY_SECS
+                await self.ledger.write()
+            if self._wrong:
+                self.changed()
+            try:
+                async with asyncio.timeout(wait_secs):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    async def look(self) -> None:
+        """Take what is newer in ZooKeeper, and write it to the disk. Raises the store's errors."""
+        async with self._lock:
+            await self._refresh()
+        await self.ledger.write()
+
+    async def _refresh(self) -> None:
+        """Read what has changed. The caller holds the lock. Raises the store's errors."""
+        await self._look(paths.CATALOG, self.ledger.take_catalog, self.ledger.catalog_text)
+        for topology_id in sorted(self.ledger.catalog.topologies):
+            kept = self.ledger.states.get(topology_id)
+
+            def take_state(data: bytes, topology_id: str = topology_id) -> bool:
+                return self.ledger.take_state(topology_id, data)
+
+            text = b"" if kept is None else kept.text
+            await self._look(paths.signed_state(topology_id), take_state, text)
+        nodes = set(self.ledger.manifests)
+        try:
+            nodes.update(await self.inner.children(paths.MANIFESTS))
+        except NoNodeError:
+            pass
+        for node in sorted(nodes):
+            known = self.ledger.manifests.get(node)
+
+            def take_manifest(data: bytes, node: str = node) -> bool:
+                return self.ledger.take_manifest(node, data)
+
+            data = b"" if known is None else known.data
+            await self._look(paths.manifest(node), take_manifest, data)
+        self._stale = False
+
+    async def _look(self, path: str, take: Callable[[bytes], bool], kept: bytes) -> None:
+        """Read one node if it has changed since the last reading."""
+        if path in self._watched:
+            return
+        self._watched.add(path)
+        try:
+            try:
+                data, _ = await self.inner.get(path, self._fired)
+            except NoNodeError:
+                self._there.discard(path)
+                if await self.inner.exists(path, self._fired) is not None:
+                    self._watched.discard(path)  # it was created just now
+                    self._wake.set()
+                    return
+                if kept:
+                    self._refused(path, "it is missing")
+                    self._wrong.add(path)
+                return
+        except BaseException:
+            self._watched.discard(path)
+            raise
+        self._there.add(path)
+        try:
+            large = len(data) > _ON_LOOP_BYTES_MAX and data != kept
+            newest = await off_loop_if(large, take, data)
+            if not newest:
+                raise RecordError(f"{path}: it is older than what was signed last")
+        except (RecordError, CorruptStateError) as error:
+            self._refused(path, error)
+            if kept:
+                self._wrong.add(path)
+        else:
+            self._wrong.discard(path)
+
+    def _fired(self, path: str) -> None:
+        self._watched.discard(path)
+        self._wake.set()
+
+    def _refused(self, what: str, why: object) -> None:
+        if (left_out := self._throttle.left_out(what)) is not None:
+            log.error("unsigned_state_refused", what=what, reason=why, left_out=left_out)
+
+    # Writing
+
+    async def transaction(self, ops: Sequence[Op]) -> None:
+        mine = [op for op in ops if _is_mirrored(op.path) or _is_signed(op.path)]
+        try:
+            await self._transact(ops, mine)
+        except SignatureError as error:
+            raise SquallError(
+                f"this Nimbus cannot sign: {error}",
+                hint="Has its certificate expired, or is its clock wrong?",
+            ) from error
+
+    async def _transact(self, ops: Sequence[Op], mine: Sequence[Op]) -> None:
+        if not mine:
+            await self.inner.transaction([self._signed_notice(op) for op in ops])
+            return
+        async with self._lock:
+            if self._stale:
+                await self._refresh()
+            large = sum(len(op.value) for op in mine if isinstance(op, Create | Set))
+            change, rewrite = await off_loop_if(large > _ON_LOOP_BYTES_MAX, self._compose, ops)
+            await self._write(ops, change, rewrite)
+        self._wake.set()  # the disk is behind
+
+    def _signed_notice(self, op: Op) -> Op:
+        if not paths.is_notice(op.path) or not isinstance(op, Create | Set):
+            return op
+        now = self._clock.time()
+        number = self.ledger.next_number(now)
+        value = sign_notice(op.path, op.value, number, self._keys.key(Use.RECORD), now)
+        if isinstance(op, Create):
+            return Create(op.path, value, op.ephemeral)
+        return Set(op.path, value, op.version)
+
+    async def _write(self, ops: Sequence[Op], change: Change, rewrite: Mapping[str, bytes]) -> None:
+        """Publish a change with the operations beside it, then go by it."""
+        others = [
+            i for i, op in enumerate(ops) if not (_is_mirrored(op.path) or _is_signed(op.path))
+        ]
+        guards: list[Op] = [op for op in ops if isinstance(op, Check)]
+        texts: dict[str, bytes | None] = dict(rewrite)
+        if change.catalog is not None:
+            texts[paths.CATALOG] = change.catalog_text
+        for topology_id, kept in change.states.items():
+            texts[paths.signed_state(topology_id)] = None if kept is None else kept.text
+        manifests = {paths.manifest(node): one.data for node, one in change.manifests.items()}
+        size = sum(map(len, manifests.values())) + sum(len(text or b"") for text in texts.values())
+        apart = size > NODE_BYTES_MAX // 2  # many nodes, many topologies on each
+        await self._ensure_parents()
+        first = texts if apart else {**texts, **manifests}
+        await self._publish([ops[i] for i in others], first, others)
+        behind = change.manifests if apart else {}
+        if apart:
+            change.manifests = {}
+        self.ledger.adopt(change)
+        self._wrong -= first.keys()
+        for topology_id, kept in change.states.items():
+            due = self._due.pop(topology_id, {})
+            hashes = {} if kept is None else kept.record.hashes
+            left = {key: digest for key, digest in due.items() if hashes.get(key) != digest}
+            if left and kept is not None:  # written meanwhile
+                self._due[topology_id] = left
+        for node, one in behind.items():
+            path = paths.manifest(node)
+            await self._publish(guards, {path: one.data}, range(len(guards)))
+            self.ledger.adopt(Change(manifests={node: one}))
+            self._wrong.discard(path)
+
+    async def _publish(
+        self, others: Sequence[Op], texts: Mapping[str, bytes | None], indexes: Sequence[int]
+    ) -> None:
+        """One transaction. Whether a signed node exists is only assumed: others may delete it."""
+        for attempt in range(_ATTEMPTS):
+            signed = [op for path, text in texts.items() for op in self._put(path, text)]
+            try:
+                await self.inner.transaction([*others, *signed])
+            except (NoNodeError, NodeExistsError) as error:
+                at = error.index
+                if at is None or at < len(others) or attempt == _ATTEMPTS - 1:
+                    error.index = None if at is None or at >= len(others) else indexes[at]
+                    raise
+                op = signed[at - len(others)]
+                if isinstance(op, Create) and isinstance(error, NoNodeError):
+                    self._there.difference_update(_SIGNED_PARENTS)
+                    await self._ensure_parents()
+                else:
+                    self._there ^= {op.path}
+            except NotEmptyError as error:
+                at = error.index
+                if at is None or at < len(others) or attempt == _ATTEMPTS - 1:
+                    raise
+                path = signed[at - len(others)].path  # nothing of ours lies below it
+                await self.inner.delete_tree(path)
+                self._there.discard(path)
+            except ConnectionLostError:
+                self._stale = True  # it may have arrived
+                self._watched.clear()
+                raise
+            except StoreError as error:
+                if error.index is not None and error.index < len(others):
+                    error.index = indexes[error.index]
+                raise
+            else:
+                for path, text in texts.items():
+                    self._there.discard(path) if text is None else self._there.add(path)
+                return
+
+    def _put(self, path: str, text: bytes | None) -> Iterable[Op]:
+        if path in self._there:
+            return [Delete(path)] if text is None else [Set(path, text)]
+        return [] if text is None else [Create(path, text)]
+
+    async def _ensure_parents(self) -> None:
+        for path in _SIGNED_PARENTS:
+            if path not in self._there:
+                try:
+                    if await self.inner.exists(path) is None:
+                        await self.inner.transaction([Create(path)])
+                except NodeExistsError:
+                    pass
+                self._there.add(path)
+
+    # Signing
+
+    def _compose(self, ops: Sequence[Op]) -> tuple[Change, dict[str, bytes]]:
+        """What operations come to: what is newly signed, and the texts that are only written
+        again. Raises NoNodeError and NodeExistsError as the store would."""
+        now = self._clock.time()
+        key = self._keys.key(Use.RECORD)
+        bases: dict[str, bytes | None] = {}
+        assignments: dict[str, bytes | None] = {}
+        renewed: set[str] = set()
+        nodes: set[str] = set()
+        rewrite: dict[str, bytes] = {}
+        catalog_due = False
+        topologies = set(self.ledger.catalog.topologies)
+        for index, op in enumerate(ops):
+            if isinstance(op, Check):
+                continue
+            value = None if isinstance(op, Delete) else op.value
+            if (topology_id := paths.below(paths.STORMS, op.path)) is not None:
+                known = self.ledger.states.get(topology_id)
+                if isinstance(op, Set) and known is None:
+                    raise _at(NoNodeError(op.path), index)  # nothing signed to go on from
+                _check(op, topology_id in topologies, index)
+                bases[topology_id] = value
+                topologies.discard(topology_id) if value is None else topologies.add(topology_id)
+            elif (topology_id := paths.below(paths.ASSIGNMENTS, op.path)) is not None:
+                known = self.ledger.states.get(topology_id)
+                if topology_id not in topologies or known is None:
+                    raise _at(NoNodeError(op.path), index)
+                _check(op, known.state.assignment is not None, index)
+                assignments[topology_id] = value
+            elif (topology_id := paths.below(paths.SIGNED_STATES, op.path)) is not None:
+                known = self.ledger.states.get(topology_id)
+                if known is not None and self._is_trusted(known):
+                    rewrite[op.path] = known.text
+                elif known is not None:
+                    renewed.add(topology_id)
+            elif (node := paths.below(paths.MANIFESTS, op.path)) is not None:
+                nodes.add(node)
+            elif op.path == paths.CATALOG:
+                catalog_due = True
+        change = Change()
+        for topology_id in bases.keys() | assignments.keys() | renewed:
+            if topology_id not in topologies:
+                gone = self.ledger.states.get(topology_id)
+                change.states[topology_id] = None
+                nodes |= set() if gone is None else set(gone.slots)
+                continue
+            kept = self.ledger.states.get(topology_id)
+            after = self._next_state(topology_id, kept, bases, assignments, key, now)
+            change.states[topology_id] = after
+            if kept is None or after.slots != kept.slots or after.record != kept.record:
+                nodes |= set(after.slots) | (set() if kept is None else set(kept.slots))
+        if topologies != self.ledger.catalog.topologies:
+            change.catalog = Catalog(self.ledger.next_number(now), frozenset(topologies))
+            change.catalog_text = change.catalog.sign(key, now).encode()
+        elif catalog_due:
+            self._put_catalog_right(change, rewrite, key, now)
+        for node in sorted(nodes):
+            self._sign_manifest(node, change, rewrite, key, now)
+        return change, rewrite
+
+    def _next_state(
+        self,
+        topology_id: str,
+        kept: KeptState | None,
+        bases: Mapping[str, bytes | None],
+        assignments: Mapping[str, bytes | None],
+        key: SigningKey,
+        now: float,
+    ) -> KeptState:
+        number = self.ledger.next_number(now)
+        before = None if kept is None else kept.state
+        base = bases.get(topology_id) or (before.base if before is not None else b"")
+        assignment = assignments.get(topology_id, None if before is None else before.assignment)
+        same_base = before is not None and base == before.base
+        same_assignment = before is not None and assignment == before.assignment
+        record, text = self._record(topology_id, base, kept, key, now)
+        state = TopologyState(
+            topology_id,
+            number,
+            base,
+            before.base_number if before is not None and same_base else number,
+            text,
+            assignment,
+            before.assignment_number if before is not None and same_assignment else number,
+        )
+        slots = slots_of(topology_id, assignment)
+        return KeptState(state, state.sign(key, now).encode(), record, slots)
+
+    def _record(
+        self, topology_id: str, base: bytes, kept: KeptState | None, key: SigningKey, now: float
+    ) -> tuple[TopologyRecord, str]:
+        """A topology's record: a new one at its submit, and when something in it is due."""
+        if kept is None:
+            owner = codec.decode_storm_base(paths.storm(topology_id), base).owner
+            if owner is None or owner == ANONYMOUS:
+                raise SquallError(f"{topology_id} was submitted by no one that proved who it is")
+            hashes = dict(self.hashes_of(topology_id))
+            record = TopologyRecord(topology_id, owner, owner, hashes, 1, int(now))
+            return record, record.sign(key, now)
+        due = self._due.get(topology_id, {})
+        if not due and not kept.record.is_half_over(now) and self._is_record_trusted(kept):
+            return kept.record, kept.state.record
+        old = kept.record
+        hashes = {**old.hashes, **due}
+        record = TopologyRecord(old.id, old.owner, old.run_as, hashes, old.revision + 1, int(now))
+        return record, record.sign(key, now)
+
+    def _is_trusted(self, kept: KeptState) -> bool:
+        """Whether others still believe what the ledger has: no certificate of it was revoked."""
+        try:
+            TopologyState.verify(kept.text.decode(), self.ledger.trust, kept.state.id)
+        except RecordError:
+            return False
+        return self._is_record_trusted(kept)
+
+    def _is_record_trusted(self, kept: KeptState) -> bool:
+        try:
+            TopologyRecord.verify(kept.state.record, self.ledger.trust)
+        except RecordError:
+            return False
+        return True
+
+    def _put_catalog_right(
+        self, change: Change, rewrite: dict[str, bytes], key: SigningKey, now: float
+    ) -> None:
+        text, catalog = self.ledger.catalog_text, self.ledger.catalog
+        try:
+            Catalog.verify(text.decode(), self.ledger.trust)
+            rewrite[paths.CATALOG] = text
+        except RecordError:
+            change.catalog = Catalog(self.ledger.next_number(now), catalog.topologies)
+            change.catalog_text = change.catalog.sign(key, now).encode()
+
+    def _sign_manifest(
+        self, node: str, change: Change, rewrite: dict[str, bytes], key: SigningKey, now: float
+    ) -> None:
+        """Sign what a node is to run, unless the newest manifest says just that."""
+        work, records = self.ledger.work_of(node, change)
+        known = self.ledger.manifests.get(node)
+        same = known is not None and dict(known.manifest.slots) == work
+        if known is not None and same and self._is_manifest_trusted(known):
+            rewrite[paths.manifest(node)] = known.data
+            return
+        manifest = Manifest(node, self.ledger.next_number(now), work)
+        data = Bundle(manifest.sign(key, now), tuple(records)).to_bytes()
+        change.manifests[node] = KeptManifest(manifest, data)
+
+    # What the leader looks after
+
+    def blobs_written(self, keys: Mapping[str, str]) -> None:
+        """Note the hashes of blobs that this leader has just written for an authenticated call: the
+        records that list them are signed again, with the next change or the next round."""
+        for topology_id, kept in self.ledger.states.items():
+            due = {
+                key: digest
+                for key, digest in keys.items()
+                if key in kept.record.hashes and kept.record.hashes[key] != digest
+            }
+            if due:
+                self._due.setdefault(topology_id, {}).update(due)
+                self.changed()
+
+    async def maintain(self, fence: Fence) -> None:
+        """Put right what is wrong in ZooKeeper, sign again what is due, and see to it that each
+        supervisor has a manifest. Once a round. Raises NotLeaderError and the store's errors."""
+        async with self._lock:
+            await self._refresh()
+            wrong = sorted(self._wrong)
+        for path in wrong:
+            await fence.transaction([Set(path, b"")])
+        self._wrong.difference_update(wrong)
+        now, revoked = self._clock.time(), frozenset(self._revoked())
+        for topology_id, kept in list(self.ledger.states.items()):
+            due = topology_id in self._due or kept.record.is_half_over(now)
+            if due or (revoked != self._checked and not self._is_trusted(kept)):
+                await fence.transaction([Set(paths.storm(topology_id), kept.state.base)])
+                log.info("record_signed_again", topology_id=topology_id)
+        nodes = {
+            node
+            for node in await self._supervisors()
+            if node not in self.ledger.manifests and await self._is_registered(node)
+        }
+        for node in sorted(nodes | self._behind(revoked)):
+            await fence.transaction([Set(paths.manifest(node), b"")])
+        if revoked != self._checked and self.ledger.catalog_text:
+            await fence.transaction([Set(paths.CATALOG, b"")])
+        self._checked = revoked
+
+    async def _supervisors(self) -> list[str]:
+        try:
+            return await self.inner.children(paths.SUPERVISORS)
+        except NoNodeError:
+            return []
+
+    async def _is_registered(self, node: str) -> bool:
+        try:
+            return (await self.get(paths.supervisor(node)))[0] != b""
+        except NoNodeError:
+            return False
+
+    def _behind(self, revoked: frozenset[int]) -> set[str]:
+        """Nodes whose manifests are not what the topologies say, after a crash in between, or were
+        signed by a Nimbus that was revoked."""
+        change = Change()
+        listed = {node for kept in self.ledger.states.values() for node in kept.slots}
+        found = set()
+        for node in listed | self.ledger.manifests.keys():
+            known = self.ledger.manifests.get(node)
+            work = self.ledger.work_of(node, change)[0]
+            good = known is not None and dict(known.manifest.slots) == work
+            if known is not None and good and revoked != self._checked:
+                good = self._is_manifest_trusted(known)
+            if not good:
+                found.add(node)
+        return found
+
+    def _is_manifest_trusted(self, known: KeptManifest) -> bool:
+        try:
+            KeptManifest.verify(known.data, self.ledger.trust, known.manifest.node)
+        except RecordError:
+            return False
+        return True
+
+
+def _is_mirrored(path: str) -> bool:
+    """Whether a signed state stands for the node at this path."""
+    return any(paths.below(parent, path) for parent in (paths.STORMS, paths.ASSIGNMENTS))
+
+
+def _is_signed(path: str) -> bool:
+    """Whether what lies at this path is signed here, whoever writes it: only that."""
+    return path == paths.CATALOG or any(
+        paths.below(parent, path) for parent in (paths.SIGNED_STATES, paths.MANIFESTS)
+    )
+
+
+def _check(op: Op, exists: bool, index: int) -> None:
+    if isinstance(op, Create) and exists:
+        raise _at(NodeExistsError(op.path), index)
+    if not isinstance(op, Create) and not exists:
+        raise _at(NoNodeError(op.path), index)
+
+
+def _at(error: StoreError, index: int) -> StoreError:
+    error.index = index
+    return error
+
+
+def _stat(number: int) -> Stat:
+    return Stat(0, number, number, 0, 0)
