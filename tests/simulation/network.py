@@ -53,6 +53,7 @@ class Network:
         self.connections_made = 0
         self._next_fd = 10_000
         self.counts: dict[str, int] = {}
+        self.principal: str | None = None  # whom every call comes from
 
     def count(self, what: str) -> None:
         self.counts[what] = self.counts.get(what, 0) + 1
@@ -131,7 +132,9 @@ class Network:
 
             async def serve() -> None:
                 try:
-                    result = await getattr(handler, method)(Call(method, f"{source}:1"), *args)
+                    result = await getattr(handler, method)(
+                        Call(method, f"{source}:1", self.principal), *args
+                    )
                 except Exception as error:
                     reply(None, error)
                 else:

@@ -17,7 +17,7 @@ from typing import Any
 from tests.simulation.disk import Disk
 from tests.simulation.ledger import LEDGERS, Ledger, build
 from tests.simulation.loop import Process, SimLoop, current_process
-from tests.simulation.machine import SimHeartbeats, SimHost, SimMachine
+from tests.simulation.machine import EPOCH_SECS, SimHeartbeats, SimHost, SimMachine
 from tests.simulation.network import (
     Address,
     Network,
@@ -29,12 +29,16 @@ from tests.simulation.network import (
 )
 from tests.simulation.store import ZOOKEEPER, SimEnsemble, SimStore
 
+from squall_common.authentication.files import Own, Trusted
 from squall_common.cluster import codec
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import StoreError
 from squall_common.config.load import default_conf
 from squall_common.config.options.typed import NimbusOptions
 from squall_common.errors import NimbusError, SquallError
+from squall_common.security.access import OpenAccess
+from squall_common.security.certificates import Authority, Holder, read_certificate
+from squall_common.security.identity import Role
 from squall_common.topology.thrift import to_thrift
 from squall_common.worker_files.launch_spec import LaunchSpec
 from squall_nimbus.composition import build_nimbus
@@ -50,17 +54,59 @@ SUPERVISOR_PORT = 6628
 CLIENT = "10.0.0.100"
 
 
+class Identities:
+    """The CA of a secured world, and the certificates of its daemons, which are named as their
+    machines."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir()
+        self._authority = Authority.create("sim", EPOCH_SECS, days=3650)
+        (folder / "ca.pem").write_bytes(self._authority.to_pem()[0])
+        self._made: dict[tuple[Role, str], Trusted] = {}
+
+    def trusted(self, role: Role, name: str) -> Trusted:
+        """The root of trust as this daemon has it."""
+        found = self._made.get((role, name))
+        if found is None:
+            issued = self._authority.issue(role, name, [name], EPOCH_SECS, days=3000)
+            stem = self._folder / f"{role.value}-{name}"
+            for suffix, data in (("pem", issued.certificate), ("key", issued.key)):
+                stem.with_name(f"{stem.name}.{suffix}").write_bytes(data)
+            own = Own(
+                f"{stem}.pem",
+                f"{stem}.key",
+                read_certificate(issued.certificate),
+                Holder(role, name, issued.serial),
+            )
+            ca_file = str(self._folder / "ca.pem")
+            found = Trusted("sim", ca_file, self._authority.certificate, own)
+            self._made[role, name] = found
+        return found
+
+
 class World:
     """`nimbuses` and `supervisors` are numbers of machines: "10.0.0.1" has a Nimbus and, when
-    there are two, so has "10.0.0.2", which is a supervisor's machine too."""
+    there are two, so has "10.0.0.2", which is a supervisor's machine too. In a `secured` one
+    Nimbus signs and supervisors and workers verify; connections prove nothing."""
 
     def __init__(
-        self, seed: int, folder: Path, *, nimbuses: int = 2, supervisors: int = 3, **conf: Any
+        self,
+        seed: int,
+        folder: Path,
+        *,
+        nimbuses: int = 2,
+        supervisors: int = 3,
+        secured: bool = False,
+        **conf: Any,
     ) -> None:
+        self.identities = Identities(folder / "identities") if secured else None
+        principal = "alice" if secured else None
         self.seed = seed
         self.rng = random.Random(f"world {seed}")
         self.loop = SimLoop(seed)
         self.network = Network(self.loop, seed)
+        self.network.principal = principal
         self.ensemble = SimEnsemble()
         self.disk = Disk(folder, seed)
         self.violations: list[str] = []
@@ -122,8 +168,12 @@ class World:
             "task.heartbeat.frequency.secs": 6,
             "supervisor.heartbeat.frequency.secs": 10,
             "supervisor.health.check.interval.secs": 0,  # they are programs of the real machine
+            **({} if self.identities is None else {"storm.id": host.address}),
             **self.conf,
         }
+
+    def _trusted(self, role: Role, host: SimHost) -> Trusted | None:
+        return None if self.identities is None else self.identities.trusted(role, host.address)
 
     def store(self, host: SimHost) -> ClusterState:
         """A client of ZooKeeper in the current process."""
@@ -201,7 +251,9 @@ class World:
             address=(host.address, NIMBUS_PORT),
             clock=host.clock,
             peers=SimPeers(self.network),
+            trusted=self._trusted(Role.NIMBUS, host),
         )
+        nimbus.access = OpenAccess()
         process.nimbus = nimbus  # type: ignore[attr-defined]
         try:
             await nimbus.start()
@@ -229,6 +281,7 @@ class World:
             machine=SimMachine(host),
             server=partial(SimThriftServer, self.network),
             connect_nimbus=self.nimbus,
+            trusted=self._trusted(Role.SUPERVISOR, host),
         )
         process.supervisor = supervisor  # type: ignore[attr-defined]
         await supervisor.start()
