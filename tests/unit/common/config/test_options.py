@@ -59,6 +59,9 @@ _FOLDERS = {
     "ui/squall_ui/logviewer/daemon.py": Reader.LOGVIEWER,
     "ui/squall_ui/process.py": Reader.UI | Reader.LOGVIEWER,
     "cli": Reader.COMMAND,
+    # They read what daemons will read: of this machine, and of a cluster that is to start.
+    "cli/squall_cli/doctor/node.py": Reader(0),
+    "cli/squall_cli/dev/plan.py": Reader(0),
     "connectors": Reader.WORKER,
     "pipeline": Reader.COMMAND,
 }
