@@ -18,13 +18,12 @@ import pyspark
 import pytest
 from tests.support.wheels import make_wheel
 
-ROOT = Path(__file__).resolve().parents[2]
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 
 
 def wait_in_log(log: Path, pattern: str, process: subprocess.Popen[bytes]) -> str:
     """The first group of a line that the process has logged."""
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         found = re.search(pattern, log.read_text())
         if found is not None:
@@ -76,43 +75,16 @@ def master(tmp_path: Path) -> Iterator[str]:
                 os.killpg(process.pid, signal.SIGTERM)
         for process in started:
             try:
-                process.wait(timeout=60)
+                process.wait(timeout=20)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
 
 
-@pytest.mark.timeout(450)
-def test_word_count_on_a_standalone_cluster(master: str, tmp_path: Path) -> None:
-    (tmp_path / "in.jsonl").write_text('{"text": "the cow"}\n{"text": "the moon"}\n')
-    make_wheel(tmp_path / "wheels", "shipped")
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "squall_cli.main", "spark", "run", "--master", master),
-            *("--spark-conf", "spark.driver.host=127.0.0.1"),
-            *("--spark-conf", "spark.driver.bindAddress=127.0.0.1"),
-            *("--spark-conf", "spark.driver.memory=512m"),
-            *("--spark-conf", "spark.executor.memory=512m"),
-            *("--input", "records=in.jsonl", "--output", "count=out", "--wheels", "wheels"),
-            *(str(ROOT / "examples" / "history"), "words"),
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    log = tmp_path / "spark.log"
-    assert done.returncode == 0, done.stderr + (log.read_text()[-3000:] if log.exists() else "")
-    rows = sorted(tuple(row.values()) for row in pq.read_table(tmp_path / "out").to_pylist())
-    assert rows == [("cow", 1), ("moon", 1), ("the", 1), ("the", 2)]
-    # The executor unpacked the package that Spark sent it, and ran that.
-    assert list((tmp_path / "work").glob("app-*/*/squall-*/code/words.py"))
-    assert list((tmp_path / "work").glob("app-*/*/squall-wheels-*/environment/site/shipped.py"))
-
-
 FAULTS = """
 import os, signal, sys, time
 from pathlib import Path
+import splitting
 from squall import Bolt, Spout, TopologyBuilder, submit_topology
 
 class Lines(Spout):
@@ -123,7 +95,7 @@ class Lines(Spout):
 class Split(Bolt):
     outputs = ["word"]
     def execute(self, tup):
-        for word in tup["text"].split():
+        for word in splitting.split(tup["text"]):
             self.emit([word])
 
 class Count(Bolt):
@@ -169,16 +141,19 @@ if __name__ == "__main__":
 GIVEN_UP = "indeterminate output was failed and retried|to ensure data correctness"
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_lost_executor_and_a_slow_task_change_no_result(master: str, tmp_path: Path) -> None:
     """One task kills its executor; another is slow, so that Spark runs it a second time meanwhile
     if a slot is free. The job gives the right result, or Spark itself gives it up, it has written
-    nothing, and the same command gives the result once the faults are over."""
+    nothing, and the same command gives the result once the faults are over. The executors get the
+    package and the wheels of its dependencies from Spark."""
     words = [f"w{n % 40}" for n in range(400)]
     (tmp_path / "in.txt").write_text("".join(f"{w} x\n" for w in words))
     for name in ("package", "marks"):
         (tmp_path / name).mkdir()
     (tmp_path / "package" / "faults.py").write_text(FAULTS)
+    files = {"splitting.py": "def split(text):\n    return text.split()\n"}
+    make_wheel(tmp_path / "wheels", "splitting", files=files)
     conf = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -197,13 +172,13 @@ def test_a_lost_executor_and_a_slow_task_change_no_result(master: str, tmp_path:
             [
                 *(sys.executable, "-m", "squall_cli.main", "spark", "run", "--master", master),
                 *(part for pair in conf.items() for part in ("--spark-conf", "=".join(pair))),
-                *("--input", "lines=in.txt", "--output", "count=out"),
+                *("--input", "lines=in.txt", "--output", "count=out", "--wheels", "wheels"),
                 *("package", "faults", str(tmp_path / "marks")),
             ],
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=280,
+            timeout=400,
         )
 
     done, log = run(), tmp_path / "spark.log"
@@ -218,24 +193,8 @@ def test_a_lost_executor_and_a_slow_task_change_no_result(master: str, tmp_path:
     assert {mark.name for mark in (tmp_path / "marks").iterdir()} == {"killed", "slow"}
     rows = Counter({r["word"]: r["count"] for r in pq.read_table(tmp_path / "out").to_pylist()})
     assert rows == Counter([*words, *["x"] * len(words)])
+    assert list((tmp_path / "work").glob("app-*/*/squall-*/code/faults.py"))
+    assert list((tmp_path / "work").glob("app-*/*/squall-wheels-*/environment/site/splitting.py"))
     # Tasks that ran twice are counted once.
     assert "wrote 41 tuples of 'count'" in done.stderr
     assert "count: took 800 tuples, emitted 41" in done.stderr
-
-
-def test_a_missing_master_is_one_clear_error(tmp_path: Path) -> None:
-    (tmp_path / "in.jsonl").write_text('{"text": "the cow"}\n')
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "squall_cli.main", "spark", "run", "--master", "nonsense"),
-            *("--input", "records=in.jsonl", "--output", "count=out"),
-            *(str(ROOT / "examples" / "history"), "words"),
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-    assert done.returncode == 1
-    assert "error: 'nonsense' is not a Spark master" in done.stderr
-    assert "Traceback" not in done.stderr
