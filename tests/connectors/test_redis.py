@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 import redis
-from tests.support.effort import KILL_RECORDS, KILLS
+from tests.support.effort import KILL_RECORDS, KILLS, SOAK
 from tests.support.redis_server import RedisServer
 from tests.support.secure import VARIABLE, check_reads, check_refusal, check_writes
 
@@ -165,7 +165,9 @@ class TestRedisListSink(TestRedisStreamSink):
 
 
 class TestRedisHashSink(_Key, SinkContract):
-    importable = False  # as the stream's
+    importable = SOAK  # the stream's kills are the same code
+    kills = KILLS
+    kill_records = KILL_RECORDS
     fields = ("key", "value")
 
     def make_sink(self, **options: Any) -> Bolt:
@@ -183,8 +185,10 @@ class TestRedisHashSink(_Key, SinkContract):
 
     def stored(self) -> list[str]:
         found = self.client.scan_iter(f"{self.key}:*", count=1_000, _type="hash")
-        keys = list(found)
-        return [self.client.hget(key, "value").decode() for key in keys]
+        pipeline = self.client.pipeline(transaction=False)
+        for key in found:
+            pipeline.hget(key, "value")
+        return [value.decode() for value in pipeline.execute()]
 
     def rejected(self) -> list[Any]:
         self.client.set(f"{self.key}:a-string", "x")  # a hash cannot take its place
