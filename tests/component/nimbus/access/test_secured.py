@@ -561,7 +561,7 @@ async def test_a_worker_proves_its_slot_by_a_token_and_only_while_it_has_it(
     nimbus: SecuredNimbus,
 ) -> None:
     """Nimbus issues it to the node's supervisor, for what it has assigned itself."""
-    state = await nimbus.local.supervisor("node-1")
+    state = await nimbus.local.supervisor("node-1", signed=nimbus.signed("node-1"))
     certificates = nimbus.certificates
     async with nimbus.user("alice") as alice:
         await submit(alice, "count")
