@@ -113,7 +113,9 @@ class BatchKeys:
         """The key that an entry belongs to: the only one; or the entry's own, or one that this
         begins with, as `("ann", "monday")` and `(("ann", "oslo"), "monday")` do. Otherwise
         `MANY_KEYS`."""
-        keys = self.all
+        keys = self._keys
+        if keys is None:
+            keys = self.all
         if key in keys:
             return key
         if len(keys) == 1:
@@ -153,17 +155,22 @@ class BatchState(UndoableState):
         self._keys = None
         super().undo()
 
+    # As in the base, without the calls: these are called for each tuple.
+
     def get(self, key: Hashable, default: Any = None) -> Any:
-        self._use(key)
-        return super().get(key, default)
-
-    def put(self, key: Hashable, value: Any) -> None:
-        self._use(key)
-        super().put(key, value)
-
-    def _use(self, key: Hashable) -> None:
         if self._keys is not None:
             self.inner.current = self._keys.owner_of(key)
+        value = self._get(key, default)
+        if type(value) not in IMMUTABLE and value is not default:
+            self._copy(key, value)
+        return value
+
+    def put(self, key: Hashable, value: Any) -> None:
+        if self._keys is not None:
+            self.inner.current = self._keys.owner_of(key)
+        if key not in self._before:
+            self._before[key] = self._entry(key)
+        self._put(key, value)
 
 
 class UndoableRows:
