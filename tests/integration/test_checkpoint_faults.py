@@ -1,0 +1,170 @@
+"""Faults around a topology with checkpoints on a real cluster: the store or ZooKeeper is away, the
+disk is full, a worker is stopped and goes on, and the leader is killed in a rollback. The topology
+goes on by itself, and an external ledger has each message once.
+
+Each commit has two of them; `make soak` has all, for longer."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.integration.test_exactly_once_kills import TOPOLOGY, rows
+from tests.support.devcluster import DevCluster, wait_for
+from tests.support.effort import SOAK
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800 if SOAK else 300)]
+
+FAULTS = ("store away", "stopped worker", "ZooKeeper away", "full disk", "leader in a rollback")
+if not SOAK:
+    FAULTS = FAULTS[:2]
+PART, KEYS = (6_000 if SOAK else 2_000), 300  # messages for each fault
+AWAY_SECS = 30.0 if SOAK else 4.0
+STOPPED_SECS = 12.0 if SOAK else 4.0
+LIMIT_SECS = 180.0
+
+
+@contextlib.contextmanager
+def store_elsewhere(link: Path, target: str) -> Iterator[None]:
+    """Let the folder of checkpoints, a link, lead elsewhere."""
+    before = os.readlink(link)
+
+    def point(to: str) -> None:
+        new = link.with_name("new link")
+        new.symlink_to(to)
+        os.replace(new, link)
+
+    point(target)
+    try:
+        yield
+    finally:
+        point(before)
+
+
+@contextlib.contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def full_disk(folder: Path) -> Iterator[bool]:
+    """Fill the file system that the folder is. False where none can be mounted."""
+    filler = folder / "filler"
+    try:
+        with filler.open("wb") as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(65_536))
+                file.flush()
+        yield True
+    finally:
+        filler.unlink(missing_ok=True)
+
+
+def small_disk(folder: Path) -> bool:
+    """Mount a file system of a few MiB; whether that was possible."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder)]
+    return subprocess.run(mount, capture_output=True, check=False).returncode == 0
+
+
+class Faulty:
+    """A cluster, and what can go wrong there."""
+
+    def __init__(self, cluster: DevCluster, link: Path, disk: Path | None) -> None:
+        self._cluster = cluster
+        self._link = link
+        self._disk = disk
+
+    def happen(self, fault: str) -> None:
+        """Let it happen, and end."""
+        happen: dict[str, Callable[[], None]] = {
+            "store away": self._store_away,
+            "stopped worker": self._stopped_worker,
+            "ZooKeeper away": self._zookeeper_away,
+            "full disk": self._full_disk,
+            "leader in a rollback": self._leader_in_a_rollback,
+        }
+        happen[fault]()
+
+    def _store_away(self) -> None:
+        with store_elsewhere(self._link, "/dev/null/nothing"):
+            time.sleep(AWAY_SECS)
+
+    def _stopped_worker(self) -> None:
+        with stopped(min(self._cluster.worker_pids(3, LIMIT_SECS))):
+            time.sleep(STOPPED_SECS)
+
+    def _zookeeper_away(self) -> None:
+        with stopped(self._cluster.state()["zookeeper"]["pid"]):
+            time.sleep(AWAY_SECS)
+
+    def _full_disk(self) -> None:
+        if self._disk is not None:
+            with full_disk(self._disk):
+                time.sleep(AWAY_SECS)
+
+    def _leader_in_a_rollback(self) -> None:
+        os.kill(min(self._cluster.worker_pids(3, LIMIT_SECS)), signal.SIGKILL)
+        time.sleep(0.7)
+        os.kill(self._cluster.state()["nimbus"]["pid"], signal.SIGKILL)
+
+
+def test_faults_lose_and_double_nothing(tmp_path: Path) -> None:
+    chance = random.Random(3)
+    messages = PART * (len(FAULTS) + 1)
+    keys = [f"k{chance.randrange(KEYS)}" for _ in range(messages)]
+
+    def append(part: int) -> None:
+        for file in range(3):
+            numbers = range(part * PART + file, (part + 1) * PART, 3)
+            with (tmp_path / f"{file}.jsonl").open("a") as lines:
+                lines.writelines(f'{{"key":"{keys[i]}","number":{i}}}\n' for i in numbers)
+
+    package, ledger = tmp_path / "package", tmp_path / "ledger.db"
+    package.mkdir()
+    (package / "ledger.py").write_text(TOPOLOGY)
+    link, disk = tmp_path / "checkpoints", tmp_path / "disk"
+    mounted = "full disk" in FAULTS and small_disk(disk)
+    disk.mkdir(exist_ok=True)
+    link.symlink_to(disk)
+    options = ["supervisor.worker.min.uptime.secs=0"]
+    append(0)
+    try:
+        with DevCluster.start(
+            tmp_path / "cluster", supervisors=2, slots=2, overrides=options
+        ) as cluster:
+            cluster.storm("jar", package, "ledger.py", tmp_path)
+            wait_for("rows", lambda: len(rows(ledger)) >= PART, LIMIT_SECS, 0.1)
+            faulty = Faulty(cluster, link, disk if mounted else None)
+            for number, fault in enumerate(FAULTS, start=1):
+                append(number)
+                faulty.happen(fault)
+                goal = PART * (number + 1)
+                wait_for(
+                    f"rows after {fault!r}",
+                    lambda goal=goal: len(rows(ledger)) >= goal,
+                    LIMIT_SECS,
+                    0.1,
+                )
+            cluster.storm("kill", "ledger", "-w", "0")
+            cluster.wait_gone("ledger", LIMIT_SECS)
+    finally:
+        if mounted:
+            subprocess.run(["umount", "-l", str(disk)], check=True)
+    written = rows(ledger)
+    assert Counter(number for _, _, number in written) == Counter(range(messages))
+    totals = Counter(keys)
+    expected = Counter((key, at) for key in totals for at in range(1, totals[key] + 1))
+    assert Counter((key, count) for key, count, _ in written) == expected
