@@ -293,6 +293,7 @@ class Signed:
 
     def sign(self, blobs: Blobs) -> None:
         keys = (jar_blob_key(TOPOLOGY), code_blob_key(TOPOLOGY), conf_blob_key(TOPOLOGY))
+        blobs.more.setdefault(keys[0], blobs._blob(keys[0]))  # an archive has the time in it
         self.hashes[TOPOLOGY] = {key: sha256(blobs._blob(key)).hexdigest() for key in keys}
 
     def of(self, topology_id: str) -> dict[str, str]:
