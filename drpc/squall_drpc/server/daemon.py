@@ -169,6 +169,9 @@ class DrpcServer:
     async def start(self) -> None:
         """Listen on all ports. Raises SquallError, with none of them listening."""
         try:
+            if self.secured is not None:
+                await self.secured.start()
+                self._tasks.every("proofs", _LOOK_SECS, self._end_stale)
             for server, key in (
                 (self.callers, "drpc.port"),
                 (self.workers, "drpc.invocations.port"),
@@ -180,9 +183,6 @@ class DrpcServer:
                 except OSError as error:
                     raise _cannot_listen(server.port, key, error) from error
             await self.http.start()
-            if self.secured is not None:
-                self.secured.start()
-                self._tasks.every("proofs", _LOOK_SECS, self._end_stale)
             self.metrics.start()
             self.reporters.start()
         except BaseException:

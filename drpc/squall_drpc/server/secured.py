@@ -8,6 +8,7 @@ seconds. While Nimbus is away, the last answer counts.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 import time
 from collections import OrderedDict
@@ -38,6 +39,7 @@ from squall_thrift.serving.throttle import Throttle
 log = get_logger(__name__)
 
 _CALL_SECS = 10.0
+_READY_SECS = 5.0
 _TOPOLOGIES_MAX = 10_000
 _ASKED_MAX = 1_000
 
@@ -127,9 +129,13 @@ class SecuredDrpc:
             return f"the proof of {proved.caller} has ended"
         return self.peers.ended(proved)
 
-    def start(self) -> None:
-        """Begin to follow what is revoked, and the file of functions."""
+    async def start(self) -> None:
+        """Begin to follow what is revoked, and the file of functions. Waits a moment for the first
+        register of tokens: without it no user's token counts."""
         self.revocations.start()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_READY_SECS):
+                await self.revocations.ready()
         self._tasks.every("live topologies", REFRESH_SECS, self._look_at_topologies)
         self._tasks.every("functions", REFRESH_SECS, self._look_at_functions)
 

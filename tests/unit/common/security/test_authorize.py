@@ -239,3 +239,47 @@ def test_a_decision_and_a_filtered_list_are_fast() -> None:
         took.append(time.process_time() - began)
     assert 0 < len(found) < len(listed)
     assert min(took) < 0.05
+
+
+def worker(owner: str) -> Principal:
+    return Principal(
+        Role.WORKER,
+        "count-1-1700000000/n:6700",
+        Channel.TOKEN,
+        topology_id=TOPOLOGY.id,
+        owner=owner,
+        node="n",
+        port=6700,
+    )
+
+
+def test_a_function_is_called_by_whom_it_names_and_served_by_workers_of_its_owner_alone() -> None:
+    function = Function("f", Members(frozenset({"bob"})), Members(frozenset({"alice"})))
+    admins = ClusterAcl(admins=Members(frozenset({"root"})))
+    assert may(user("bob"), "execute", function)
+    assert may(worker("bob"), "execute", function)
+    assert may(user("root"), "execute", function, admins)
+    for caller in (user("alice"), worker("alice"), user("eve")):
+        assert not may(caller, "execute", function)
+    for action in ("fetchRequest", "result", "failRequest"):
+        assert may(worker("alice"), action, function)
+        for caller in (worker("bob"), worker("eve"), user("alice"), user("bob"), user("root")):
+            assert not may(caller, action, function, admins)
+
+
+def test_an_unlisted_function_is_for_users_and_workers_but_for_no_daemon() -> None:
+    function = Function("f", unlisted=True)
+    assert may(user("eve"), "execute", function)
+    assert may(worker("eve"), "fetchRequest", function)
+    assert not may(user("eve"), "fetchRequest", function)
+    for role in set(Role) - {Role.USER, Role.WORKER}:
+        for action in ("execute", "fetchRequest", "result"):
+            assert not may(Principal(role, "x", Channel.CERTIFICATE), action, function)
+
+
+def test_a_limited_token_calls_the_functions_that_it_names() -> None:
+    scope = Scope(frozenset({"execute"}), frozenset({"f"}))
+    caller = user("bob", channel=Channel.TOKEN, scope=scope)
+    both = Members(frozenset({"bob"}))
+    assert may(caller, "execute", Function("f", both))
+    assert not may(caller, "execute", Function("g", both))
