@@ -34,7 +34,6 @@ log = get_logger(__name__)
 MAX_AGE_SECS = 0.2
 _SHARE = 0.02  # of Nimbus' time for one kind of answer that is read all the time
 _KEEP_SECS_MAX = 30.0
-_LAST_SECS_MAX = 60.0
 _TIMES_KEPT = 20
 _CALL_SECS = 20.0
 _CONNECT_SECS = 8.0
@@ -143,11 +142,12 @@ class NimbusGateway:
         return await asyncio.shield(task)
 
     async def read_last(self, method: str, *args: Any, max_age_secs: float) -> Any:
-        """The last answer, however long ago it was read, up to a minute: one that is older than
-        `max_age_secs` is read anew meanwhile, for who asks next. Waits only if there is none."""
+        """The last answer, however long ago it was read: one that is older than `max_age_secs` is
+        read anew meanwhile, for who asks next. Waits only if there is none, so errors are those of
+        other calls."""
         key = (method, *args)
         found = self._answers.get(key)
-        if found is None or self._clock() - found.at >= _LAST_SECS_MAX:
+        if found is None:
             return await self.read(method, *args, max_age_secs=max_age_secs)
         if self._clock() - found.at >= max(max_age_secs, _pause(found)):
             self._begin(key)
