@@ -61,8 +61,9 @@ async def registered_supervisors(plan: DevPlan) -> dict[int, tuple[str, int | No
         from squall_common.authentication.files import trust_of
         from squall_common.cluster.state import ClusterState
         from squall_common.cluster.stores.verified import VerifiedStore
+        from squall_common.config.options.typed import ClientOptions
 
-        trust = trust_of(str(plan.nimbus_conf()["storm.security.ca"]))
+        trust = trust_of(str(ClientOptions.read(plan.nimbus_conf()).storm_security_ca))
         state = ClusterState(VerifiedStore(connected.store, trust, now=time.time))
     try:
         while True:
