@@ -451,7 +451,7 @@ async def test_a_topology_of_200_components_is_drawn_soon(site: Site, browser: B
     site.nimbus.answers |= big
     page = await browser.page()
     await page.open(f"{site.base}/topology/{BIG}")
-    await page.wait("document.querySelectorAll('.box').length === 200", 60)
+    await page.wait("document.querySelectorAll('.box').length === 200", 30)
     found = await page.run(
         "import('/static/graph.js').then(({place}) => fetch('/live/topology/"
         + BIG
@@ -477,23 +477,14 @@ async def test_a_topology_of_200_components_is_drawn_soon(site: Site, browser: B
     assert page.reports == []
 
 
-def slowdown() -> float:
-    """How many times longer than alone a program takes that needs one core: 1.0 on a free one."""
-    began, used = time.monotonic(), time.process_time()
-    while time.process_time() - used < 0.2:
-        pass
-    return (time.monotonic() - began) / 0.2
-
-
 async def test_a_flame_graph_is_drawn_within_three_seconds_of_one_click(
     site: Site, browser: Browser
 ) -> None:
     put(site, "split words")
     page = await browser.page()
     took: list[float] = []
-    secs_max = 3.0 * slowdown()
-    while not took or took[-1] >= secs_max:
-        assert len(took) < 3, (took, secs_max)
+    while not took or took[-1] >= 3.0:
+        assert len(took) < 5, took  # other work on the machine slows some of them, not each
         await page.open(f"{site.base}/topology/{ID}/component/split")
         await page.wait("document.querySelectorAll('table').length === 4")
         began = time.monotonic()
