@@ -65,12 +65,12 @@ async def test_a_topology_is_seen_to_work_to_break_and_to_be_changed(
         await page.click("orders")
         await page.wait("document.querySelectorAll('.box').length === 7")
         os.kill(next(iter(cluster.worker_pids(3))), signal.SIGKILL)
-        await page.wait(f"{findings}.includes('ended unexpectedly')", 30)
+        await page.wait(f"{findings}.includes('ended unexpectedly')", 60)
 
         # An action.
         await page.click("Deactivate")
         await page.click("Deactivate", "document.querySelector('dialog')")
-        await page.wait(f"{findings}.includes('Deactivated')", 20)
+        await page.wait(f"{findings}.includes('Deactivated')", 60)
         assert cluster.topologies()["orders"]["status"] == "INACTIVE"
         assert page.reports == []
 
@@ -83,17 +83,17 @@ async def test_the_logs_of_a_real_worker_are_searched_and_its_dumps_are_listed(
     async with Browser.start(tmp_path) as browser:
         page = await browser.page()
         await page.open(f"{base}/search?topology={topology_id}&text=worker_running")
-        await page.wait("document.querySelectorAll('mark').length >= 3", 30)
+        await page.wait("document.querySelectorAll('mark').length >= 3", 60)
         await page.open(f"{base}/topology/{topology_id}")
         await page.click("Stacks")
         await page.wait("document.querySelector('#status').innerText.includes('was requested')")
         dumps = cluster.data_dir / "logs"
         wait_for("stacks", lambda: found(dumps, "stacks-*.txt") or None, 60)
         await page.open(f"{base}/topology/{topology_id}/logs")
-        await page.wait("document.body.innerText.includes('stacks-')", 20)
+        await page.wait("document.body.innerText.includes('stacks-')", 60)
         await page.run(
             "[...document.querySelectorAll('a')].find((one) => one.innerText.startsWith('stacks-'))"
             ".click()"
         )
-        await page.wait("document.querySelector('pre.log')?.innerText.includes('Thread')", 20)
+        await page.wait("document.querySelector('pre.log')?.innerText.includes('Thread')", 60)
         assert page.reports == []

@@ -14,6 +14,7 @@ from tests.browser.conftest import Site
 from tests.support import ui_structs
 from tests.support.axe import violations
 from tests.support.browser import Browser
+from tests.support.effort import slowdown
 from tests.support.thirdparty import axe_script
 from tests.support.ui_structs import BIG, HOSTILE, ID, cluster, summary
 
@@ -451,7 +452,7 @@ async def test_a_topology_of_200_components_is_drawn_soon(site: Site, browser: B
     site.nimbus.answers |= big
     page = await browser.page()
     await page.open(f"{site.base}/topology/{BIG}")
-    await page.wait("document.querySelectorAll('.box').length === 200", 30)
+    await page.wait("document.querySelectorAll('.box').length === 200", 60)
     found = await page.run(
         "import('/static/graph.js').then(({place}) => fetch('/live/topology/"
         + BIG
@@ -483,8 +484,9 @@ async def test_a_flame_graph_is_drawn_within_three_seconds_of_one_click(
     put(site, "split words")
     page = await browser.page()
     took: list[float] = []
-    while not took or took[-1] >= 3.0:
-        assert len(took) < 5, took  # other work on the machine slows some of them, not each
+    secs_max = 3.0 * slowdown()
+    while not took or took[-1] >= secs_max:
+        assert len(took) < 3, (took, secs_max)
         await page.open(f"{site.base}/topology/{ID}/component/split")
         await page.wait("document.querySelectorAll('table').length === 4")
         began = time.monotonic()

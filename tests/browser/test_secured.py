@@ -49,7 +49,7 @@ async def test_a_person_logs_in_sees_their_own_topologies_and_is_logged_out(
         async with site.nimbus.user("alice") as client:
             await client.call("revokeTokens", None)
         await site.ui.secured.revocations.refresh()
-        await page.wait("location.pathname === '/login'", 30)
+        await page.wait("location.pathname === '/login'", 60)
 
         # By a link of `storm login --open`, and out by the button.
         status, answer = await site.ask("/login/code", await site.token("bob"), method="POST")

@@ -41,5 +41,5 @@ def test_pystorm_on_a_cluster(
     notes.check_spout()
     check_words(notes)
     wait_for("its children", lambda: len(children(cluster, name)) == 6)
-    wait_for("the error", lambda: "at the first try" in errors(cluster, name), 30, 0.5)
+    wait_for("the error", lambda: "at the first try" in errors(cluster, name), 60, 0.5)
     kill_and_wait(cluster, name)

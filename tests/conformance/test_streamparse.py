@@ -123,7 +123,7 @@ def test_a_project_with_reliable_spouts_and_batching_bolts(
     notes.check_spout()
     check_words(notes)
     wait_for("its children", lambda: len(children(cluster, "conformance")) == 6)
-    wait_for("the error", lambda: "at the first try" in errors(cluster, "conformance"), 30, 0.5)
+    wait_for("the error", lambda: "at the first try" in errors(cluster, "conformance"), 60, 0.5)
 
     # Once more over the living one, from the same upload, in streamparse's other serializer:
     # killed, its name free, submitted.
@@ -155,7 +155,7 @@ def test_the_project_that_its_quickstart_makes(cluster: DevCluster, tmp_path: Pa
     sparse.pack()
     sparse.submit("wordcount", "-o", "topology.max.spout.pending=100")
     try:
-        wait_for("words", lambda: "counted [" in worker_logs(cluster, "wordcount"), 40, 0.5)
+        wait_for("words", lambda: "counted [" in worker_logs(cluster, "wordcount"), 60, 0.5)
         assert "wordcount" in sparse.listed()
         check_rest(cluster, sparse, tmp_path)
         sparse("kill", "-n", "wordcount", "--wait", "1")

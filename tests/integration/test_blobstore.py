@@ -128,7 +128,7 @@ def test_a_shipped_interpreter_runs_and_its_files_are_updated_while_it_does(
     # A file that needs no restart is another one while everything runs.
     words.write_text("two")
     cluster.storm("blobstore", "update", "words", "-f", words)
-    second = wait_for("the new words", lambda: now(output, "words", "two"), 30)
+    second = wait_for("the new words", lambda: now(output, "words", "two"), 60)
     assert (second["pid"], second["worker"]) == (first["pid"], first["worker"])
 
     # One that asks for it restarts the worker.
@@ -146,7 +146,7 @@ def test_a_shipped_interpreter_runs_and_its_files_are_updated_while_it_does(
     cluster.storm("kill", "shipped", "-w", "0")
     cluster.wait_gone("shipped")
     cache = cluster.data_dir / "supervisor-1" / "supervisor" / "blobs"
-    wait_for("the cache to be empty", lambda: not list(cache.iterdir()), 30)
+    wait_for("the cache to be empty", lambda: not list(cache.iterdir()), 60)
     for key in ("words", "tell.py", "python-3.tgz"):
         cluster.storm("blobstore", "delete", key)
     assert json.loads(cluster.storm("blobstore", "list", "--all", "--json").stdout) == []

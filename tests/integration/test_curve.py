@@ -47,14 +47,14 @@ def topology_id(cluster: DevCluster) -> str:
 
 def files_with(cluster: DevCluster, secret: bytes) -> list[Path]:
     """Every file of the cluster that holds it: ZooKeeper's, logs, configurations, everything."""
-    found = []
+    holders = []
     for path in found(cluster.data_dir):
         try:
             if path.is_file() and not path.is_symlink() and secret in path.read_bytes():
-                found.append(path)
+                holders.append(path)
         except OSError:
             continue  # a worker's folder that went meanwhile
-    return found
+    return holders
 
 
 def znode_values(cluster: DevCluster) -> Iterator[bytes]:
@@ -120,7 +120,7 @@ def test_counts_are_exact_and_the_key_is_nowhere(cluster: DevCluster) -> None:
         assert f"{name}-stormcode.ser" in answers["listBlobs"]
     cluster.storm("kill", "ledger", "-w", "0")
     cluster.wait_gone("ledger")
-    wait_for("the key to be gone", lambda: not files_with(cluster, secret), 30, 0.2)
+    wait_for("the key to be gone", lambda: not files_with(cluster, secret), 60, 0.2)
 
 
 def _strangers_stay_out(cluster: DevCluster) -> None:
@@ -138,7 +138,7 @@ def _strangers_stay_out(cluster: DevCluster) -> None:
         def reported(what: str) -> int:
             return sum(what in log for log in worker_logs(cluster))
 
-        wait_for("both to refuse", lambda: reported("connection_refused") == 2, 30)
+        wait_for("both to refuse", lambda: reported("connection_refused") == 2, 60)
         assert reported("message_dropped") == 0
     finally:
         sock.close(0)

@@ -293,17 +293,17 @@ def test_a_profile_can_be_ended_early_through_nimbus(cluster: DevCluster, tmp_pa
         )
 
     ask("JPROFILE_START", stamp)
-    wait_for("py-spy to run", lambda: py_spies(cluster) or None, 30)
+    wait_for("py-spy to run", lambda: py_spies(cluster) or None, 60)
     assert pending("JPROFILE_START") == 1
-    wait_for("samples", lambda: cpu_secs(cluster) > 0.2, 30)
+    wait_for("samples", lambda: cpu_secs(cluster) > 0.2, 60)
     ask("JPROFILE_DUMP", stamp + 1)
-    wait_for("what there is so far", lambda: files(f"flamegraph-{stamp + 1}.svg") or None, 30)
+    wait_for("what there is so far", lambda: files(f"flamegraph-{stamp + 1}.svg") or None, 60)
     assert not files(f"flamegraph-{stamp}.svg")
-    wait_for("py-spy to go on", lambda: py_spies(cluster) or None, 30)
-    wait_for("samples", lambda: cpu_secs(cluster) > 0.2, 30)
+    wait_for("py-spy to go on", lambda: py_spies(cluster) or None, 60)
+    wait_for("samples", lambda: cpu_secs(cluster) > 0.2, 60)
     ask("JPROFILE_STOP", stamp - 100_000)
-    wait_for("the rest", lambda: files(f"flamegraph-{stamp}.svg") or None, 30)
-    wait_for("no request left", lambda: not pending("JPROFILE_START"), 30)
+    wait_for("the rest", lambda: files(f"flamegraph-{stamp}.svg") or None, 60)
+    wait_for("no request left", lambda: not pending("JPROFILE_START"), 60)
     wait_empty("samplers", lambda: py_spies(cluster))
 
 

@@ -259,7 +259,7 @@ def test_neither_can_read_the_others_files(cluster: DevCluster, blue: Prober, re
 
     for one, other in ((blue, red), (red, blue)):
         mine = one.attempt(places(one))
-        assert all(found.startswith(("listed", "read")) for found in mine.values()), mine
+        assert all(said.startswith(("listed", "read")) for said in mine.values()), mine
         theirs = one.attempt(places(other))
         assert set(theirs.values()) == {"PermissionError"}, theirs
     (state,) = found(cluster.data_dir, "localstate")

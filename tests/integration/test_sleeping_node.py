@@ -51,7 +51,7 @@ def test_a_worker_that_wakes_up_after_its_work_was_moved_executes_nothing_more(
         finally:
             for pid in asleep:
                 os.kill(pid, signal.SIGCONT)
-        wait_for("the sleeper is gone", lambda: not is_alive(sleeper), 30)
+        wait_for("the sleeper is gone", lambda: not is_alive(sleeper), 60)
         assert done(sleeper) - before <= FINISHED_MAX
         assert is_alive(successor)
         cluster.kill("sleeper")

@@ -123,11 +123,11 @@ def test_nothing_that_was_acked_is_missing_from_the_state_however_often_workers_
         for kill in range(KILLS):
             goal = (kill + 1) * 1_000
             wait_for("acks", lambda goal=goal: len(acked(acks)) >= goal, 60, 0.05)
-            wait_for("the state", nothing_is_missing, 30)
+            wait_for("the state", nothing_is_missing, 60)
             pids = sorted(cluster.worker_pids(2))
             for pid in pids if kill % 2 else pids[kill // 2 % 2 :][:1]:
                 os.kill(pid, signal.SIGKILL)
-            wait_for("the state", nothing_is_missing, 30)
+            wait_for("the state", nothing_is_missing, 60)
         wait_for("all acks", lambda: len(acked(acks)) == MESSAGES, 120, 0.2)
         tasks = json.loads(cluster.storm("state", "inspect", "ledger", "--json").stdout)
         cluster.storm("kill", "ledger", "-w", "0")

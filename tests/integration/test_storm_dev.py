@@ -156,7 +156,7 @@ def test_it_ends_when_its_data_folder_is_removed(tmp_path: Path) -> None:
             wait_for("it runs", lambda: cluster.topologies()["ledger"]["health"] == "ok")
             shutil.rmtree(tmp_path / "dev", ignore_errors=True)
             assert cluster.process.wait(60) == 1
-            wait_for("every process to end", lambda: not processes_of(tmp_path / "dev"), 30)
+            wait_for("every process to end", lambda: not processes_of(tmp_path / "dev"), 60)
     finally:
         cluster.destroy()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -119,7 +120,8 @@ def test_killed_workers_lose_no_value_of_a_stream(tmp_path: Path) -> None:
         for progress in (0.1, 0.4):
             wait_for("progress", partial(reached, progress), 120, 0.1)
             for pid in cluster.worker_pids(2):
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         wait_for("all acks", lambda: acked() == COUNT, 120, 0.2)
         cluster.storm("kill", "numbers", "-w", "0")
         cluster.wait_gone("numbers")

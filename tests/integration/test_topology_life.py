@@ -74,7 +74,7 @@ def _wait_still(ledger: Ledger) -> int:
         seen.append(ledger.asked)
         return seen[-1] if len(seen) > 5 and len(set(seen[-6:])) == 1 else None
 
-    return wait_for("the spouts to be silent", still, 30, poll_secs=0.2)
+    return wait_for("the spouts to be silent", still, 60, poll_secs=0.2)
 
 
 CYCLE = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 SOAK = os.environ.get("SQUALL_SOAK") == "1"
 
@@ -23,3 +24,11 @@ KILL_RECORDS = 100_000 if SOAK else 2_000
 def examples(count: int) -> int:
     """How many examples Hypothesis draws where each commit has `count`."""
     return count * 20 if SOAK else count
+
+
+def slowdown() -> float:
+    """How many times longer than alone a program takes that needs one core: 1.0 on a free one."""
+    began, used = time.monotonic(), time.process_time()
+    while time.process_time() - used < 0.2:
+        pass
+    return (time.monotonic() - began) / 0.2

@@ -107,13 +107,13 @@ def test_hooks_of_a_flux_file_run_in_the_worker(cluster: DevCluster, tmp_path: P
     wait_for(
         "every tuple in the shared pool",
         lambda: len(list(seen.glob("tuple-*"))) == 20,
-        timeout_secs=30,
+        timeout_secs=60,
     )
     (started,) = seen.glob("started-*")
     wait_for(
         "the error of the hook",
         lambda: "the hook does not like seven" in cluster.storm("get-errors", name).stdout,
-        timeout_secs=30,
+        timeout_secs=60,
     )
     wait_for(
         "where it was",
@@ -121,7 +121,7 @@ def test_hooks_of_a_flux_file_run_in_the_worker(cluster: DevCluster, tmp_path: P
     )
     cluster.kill(name)
     ended = seen / started.name.replace("started", "ended")
-    wait_for("the shutdown of the hook", ended.exists, timeout_secs=30)
+    wait_for("the shutdown of the hook", ended.exists, timeout_secs=60)
 
 
 def test_a_flux_file_written_for_storm_runs_on_a_cluster(

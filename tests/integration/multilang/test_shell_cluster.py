@@ -99,7 +99,7 @@ def test_children_end_with_a_killed_worker_but_not_with_a_killed_child(
         )
         assert cluster.worker_pids(1) == {worker}
         wait_for(
-            "the error", lambda: "SIGKILL" in cluster.storm("get-errors", "shells").stdout, 30, 0.5
+            "the error", lambda: "SIGKILL" in cluster.storm("get-errors", "shells").stdout, 60, 0.5
         )
 
         before = children(cluster)

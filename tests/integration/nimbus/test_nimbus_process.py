@@ -349,4 +349,4 @@ async def test_calls_report_that_zookeeper_is_unavailable(conf, start, own_zooke
             except ThriftApplicationError:
                 return False
 
-        await eventually(back, "it leads again", timeout_secs=30)
+        await eventually(back, "it leads again", timeout_secs=60)

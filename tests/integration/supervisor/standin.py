@@ -1,6 +1,7 @@
 """A node for tests: a supervisor on a cluster state in memory, with stand-ins for workers."""
 
 import asyncio
+import contextlib
 import io
 import json
 import os
@@ -159,7 +160,8 @@ class TestNode:
         if self.writer is not None:
             await self.writer.close()
         for pid in self.living_workers():
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it was ending
+                os.kill(pid, signal.SIGKILL)
         await wait_until("all workers are gone", lambda: not self.living_workers())
 
     def living_workers(self) -> list[int]:

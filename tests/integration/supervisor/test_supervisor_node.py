@@ -225,9 +225,8 @@ async def test_a_crash_loop_backs_off(node: TestNode) -> None:
     await node.start()
     await node.assign(WORDS, {6700: 1})
     await wait_until("three launches", lambda: len(node.launches) >= 3)
-    gaps = [b - a for a, b in zip(node.launches, node.launches[1:], strict=False)]
-    assert gaps[0] < 1.0
-    assert gaps[1] >= 1.0
+    # (How soon the second one comes, says test_slot: here a worker's life counts, too.)
+    assert node.launches[2] - node.launches[1] >= 1.0
 
 
 async def test_a_worker_crash_is_an_error_of_its_topology_and_a_requested_end_is_not(
@@ -590,7 +589,7 @@ async def test_a_lost_session_is_followed_by_a_new_registration(node: TestNode) 
     async def registered() -> bool:
         return "node" in await cluster.supervisors()
 
-    for _ in range(1000):
+    for _ in range(6000):
         if await registered():
             break
         await asyncio.sleep(0.01)
