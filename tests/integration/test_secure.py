@@ -197,8 +197,8 @@ def run_daemon(package: str, conf: Path) -> subprocess.CompletedProcess[str]:
 def drpc_credentials(cluster: DevCluster, topology: str) -> WorkerCredentials:
     """Those of a worker of a topology, once it has them."""
 
-    def found() -> Path | None:
-        for file in (cluster.data_dir / "supervisor-1").rglob("identity.json"):
+    def identity() -> Path | None:
+        for file in found(cluster.data_dir / "supervisor-1", "identity.json"):
             try:
                 about = json.loads((file.parent / "launch.json").read_bytes())
             except OSError:
@@ -209,7 +209,7 @@ def drpc_credentials(cluster: DevCluster, topology: str) -> WorkerCredentials:
 
     # A copy: the folder goes with its worker.
     copy = cluster.data_dir / "people" / f"{topology}.json"
-    copy.write_bytes(wait_for(f"a token of {topology}", found, 60.0).read_bytes())
+    copy.write_bytes(wait_for(f"a token of {topology}", identity, 60.0).read_bytes())
     return WorkerCredentials(copy, Role.DRPC)
 
 
