@@ -3,9 +3,7 @@ killed: batches, columns, coroutines and windows have each message once, and dea
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import sqlite3
 import time
 from collections import Counter, defaultdict
@@ -14,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.integration.test_exactly_once_kills import end
 from tests.support.devcluster import DevCluster, wait_for
 from tests.support.effort import SOAK
+from tests.support.ledger import nothing_lost
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(3000 if SOAK else 600)]
 
@@ -192,9 +192,9 @@ def compared(row: tuple[str, str, int, int]) -> tuple[Any, ...]:
 def test_kills_lose_and_double_nothing_in_any_kind_of_bolt(tmp_path: Path) -> None:
     chance = random.Random(11)
     given = events(chance)
-    end = "".join(f'{{"key":"end{i}","number":-1,"at":{END_MS}}}\n' for i in range(64))
+    last = "".join(f'{{"key":"end{i}","number":-1,"at":{END_MS}}}\n' for i in range(64))
     lines = "".join(f'{{"key":"{key}","number":{i},"at":{at}}}\n' for key, i, at in given)
-    (tmp_path / "all.jsonl").write_text(lines + end)
+    (tmp_path / "all.jsonl").write_text(lines + last)
     package, ledger = tmp_path / "package", tmp_path / "ledger.db"
     package.mkdir()
     (package / "kinds.py").write_text(TOPOLOGY)
@@ -210,8 +210,9 @@ def test_kills_lose_and_double_nothing_in_any_kind_of_bolt(tmp_path: Path) -> No
             time.sleep(chance.uniform(0.0, 0.3))
             pids = sorted(cluster.worker_pids())
             for pid in chance.sample(pids, min(len(pids), chance.randint(1, 2))):
-                os.kill(pid, signal.SIGKILL)
+                end(pid)
         wait_for("all rows", lambda: len(rows(ledger)) >= wanted.total(), LIMIT_SECS, 0.1)
         cluster.storm("kill", "kinds", "-w", "0")
         cluster.wait_gone("kinds")
-    assert Counter(map(compared, rows(ledger))) == wanted
+    with nothing_lost():
+        assert Counter(map(compared, rows(ledger))) == wanted
