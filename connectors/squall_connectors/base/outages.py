@@ -8,6 +8,7 @@ since a client that is a library in C has no classes for them.
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 from collections.abc import Iterator
@@ -102,16 +103,19 @@ _CAUSES = (
 )
 
 
-def shown_server(servers: str) -> str:
-    """A server's URL, or several with commas between, as errors may show it: without user,
-    password, path and query."""
-    return ",".join(map(_shown, servers.split(",")))[:_SHOWN_CHARS]
+def shown_server(url: str) -> str:
+    """A server's URL as errors may show it: without user, password, path and query. What a
+    password ends with is the last @, whatever characters it has."""
+    scheme, separator, rest = url.strip().partition("://")
+    if not separator:
+        scheme, rest = "", scheme
+    host = re.split("[/?]", rest.rpartition("@")[2])[0]
+    return f"{scheme}{separator}{host}"[:_SHOWN_CHARS]
 
 
-def _shown(url: str) -> str:
-    scheme, separator, rest = url.strip().rpartition("://")
-    authority = rest.partition("/")[0].partition("?")[0]
-    return f"{scheme}{separator}{authority.rpartition('@')[2]}"
+def shown_servers(urls: str) -> str:
+    """The same of several with commas between."""
+    return ",".join(map(shown_server, urls.split(",")))[:_SHOWN_CHARS]
 
 
 def explained(error: BaseException, server: str | None) -> BaseException:

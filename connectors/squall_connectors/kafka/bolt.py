@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from squall import TopologyContext, Tuple
 from squall_common.errors import InvalidTopologyError, describe
 from squall_connectors.base.address import with_secrets
-from squall_connectors.base.outages import shown_server
+from squall_connectors.base.outages import shown_servers
 from squall_connectors.base.sink import RecordsRejectedError, ThreadedSink
 from squall_connectors.kafka.records import CLIENT_DEFAULTS
 
@@ -91,7 +91,7 @@ class KafkaBolt(ThreadedSink):
                 hint="these follow from the other arguments",
             )
         self._servers = bootstrap_servers
-        self.server_shown = shown_server(bootstrap_servers)
+        self.server_shown = shown_servers(bootstrap_servers)
         self._topic = topic
         self._topic_field = topic_field
         self._key_field = key_field

@@ -11,7 +11,7 @@ from squall import Stream, TopologyContext
 from squall.metrics import CountMetric
 from squall_common.errors import InvalidTopologyError
 from squall_connectors.base.address import require_at_least, with_secrets
-from squall_connectors.base.outages import shown_server
+from squall_connectors.base.outages import shown_servers
 from squall_connectors.base.source import Source
 from squall_connectors.kafka.records import (
     CLIENT_DEFAULTS,
@@ -101,7 +101,7 @@ class KafkaShareSpout(Source):
             )
         self.outputs = {"default": Stream(list(fields))}
         self._servers, self._topics, self._group_id = bootstrap_servers, names, group_id
-        self.server_shown = shown_server(bootstrap_servers)
+        self.server_shown = shown_servers(bootstrap_servers)
         self._lock_secs, self._config = lock_secs, given
         self._group_config = {
             "share.auto.offset.reset": start,

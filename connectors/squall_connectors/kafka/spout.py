@@ -14,7 +14,7 @@ from squall import Stream, TopologyContext
 from squall.metrics import AssignableMetric, CountMetric
 from squall_common.errors import InvalidTopologyError
 from squall_connectors.base.address import with_secrets
-from squall_connectors.base.outages import shown_server
+from squall_connectors.base.outages import shown_servers
 from squall_connectors.base.source import Source
 from squall_connectors.kafka.reader import Batch, Partition, Reader, ReaderOptions
 from squall_connectors.kafka.records import (
@@ -149,7 +149,7 @@ class KafkaSpout(Source):
             UNREADABLE: Stream([*DEFAULT_FIELDS, "reason"]),
         }
         self._servers = bootstrap_servers
-        self.server_shown = shown_server(bootstrap_servers)
+        self.server_shown = shown_servers(bootstrap_servers)
         self._topics = names if pattern is None else [pattern]
         self._group_id = group_id
         self._start = start

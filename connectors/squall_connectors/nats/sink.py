@@ -12,7 +12,7 @@ import orjson
 
 from squall import TopologyContext, Tuple
 from squall_common.errors import InvalidTopologyError, describe
-from squall_connectors.base.outages import shown_server
+from squall_connectors.base.outages import shown_servers
 from squall_connectors.base.sink import RecordsRejectedError, Sink
 from squall_connectors.nats import connection as connections
 
@@ -56,7 +56,7 @@ class NatsSink(Sink):
         if (subject is None) == (subject_field is None):
             raise InvalidTopologyError("NatsSink: give either subject or subject_field")
         self._servers, self._subject, self._subject_field = servers, subject, subject_field
-        self.server_shown = shown_server(servers)
+        self.server_shown = shown_servers(servers)
         self._data_field, self._headers_field = data_field, headers_field
         self._id_field, self._options = id_field, dict(options or {})
         self._options_env, self._ca_file = dict(options_env or {}), ca_file

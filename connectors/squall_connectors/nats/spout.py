@@ -11,7 +11,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from squall import Stream, TopologyContext
 from squall_common.errors import InvalidTopologyError
-from squall_connectors.base.outages import shown_server
+from squall_connectors.base.outages import shown_servers
 from squall_connectors.base.source import AsyncSource, Record
 from squall_connectors.nats import connection as connections
 
@@ -65,7 +65,7 @@ class NatsSpout(AsyncSource):
             )
         self.outputs = {"default": Stream(["subject", "data", "headers"])}
         self._servers, self._subject = servers, subject
-        self.server_shown = shown_server(servers)
+        self.server_shown = shown_servers(servers)
         self._durable, self._stream_name, self._start = durable, stream, start
         self._ack_wait_secs, self._options = ack_wait_secs, dict(options or {})
         self._options_env, self._ca_file = dict(options_env or {}), ca_file

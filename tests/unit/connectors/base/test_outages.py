@@ -8,7 +8,13 @@ import ssl
 import pytest
 
 from squall_common.errors import InvalidTopologyError
-from squall_connectors.base.outages import OutageError, explained, outage_line, shown_server
+from squall_connectors.base.outages import (
+    OutageError,
+    explained,
+    outage_line,
+    shown_server,
+    shown_servers,
+)
 
 SERVER = "redis://cache.example:6379"
 
@@ -99,12 +105,19 @@ def test_a_line_for_logs_has_no_line_break() -> None:
     ("given", "shown"),
     [
         ("redis://ann:secret@cache.example:6379/0?password=secret", "redis://cache.example:6379"),
-        ("nats://a:secret@one:4222, b:secret@two:4222", "nats://one:4222,two:4222"),
-        ("broker1:9092,broker2:9092", "broker1:9092,broker2:9092"),
         ("redis://ann:se@cret@cache.example", "redis://cache.example"),
+        ("redis://:se,cret@cache.example:6379/0", "redis://cache.example:6379"),
+        ("redis://:se/c?ret@cache.example:6379", "redis://cache.example:6379"),
+        ("redis://:se://cret@cache.example", "redis://cache.example"),
         ("unix:///run/redis.sock?password=secret", "unix://"),
         ("", ""),
     ],
 )
 def test_a_server_is_shown_without_what_may_be_secret(given: str, shown: str) -> None:
     assert shown_server(given) == shown
+
+
+def test_several_servers_are_shown_one_by_one() -> None:
+    shown = shown_servers("nats://a:secret@one:4222, b:secret@two:4222")
+    assert shown == "nats://one:4222,two:4222"
+    assert shown_servers("broker1:9092,broker2:9092") == "broker1:9092,broker2:9092"
