@@ -178,7 +178,7 @@ STAGES = (
         90,
     ),
     # The compiled core with sanitizers; whatever reads bytes of others, fuzzed.
-    Stage("native", ((sys.executable, "-m", "tests.native"),), 100),
+    Stage("native", ((sys.executable, "-m", "tests.native"),), 95),
     Stage(
         "simulation",
         (

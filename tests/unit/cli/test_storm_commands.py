@@ -37,6 +37,12 @@ def test_each_flag_of_the_table_exists() -> None:
         assert named <= known, name
 
 
+def test_the_page_names_all_commands_that_storm_does_not_have() -> None:
+    sentence = PAGE.split("Commands that Storm does not have: ")[1].partition(";")[0]
+    ours = set(storm.list_commands(click.Context(storm))) - STORM
+    assert set(re.findall(r"`([\w-]+)`", sentence)) == ours
+
+
 def walk(command: click.Command) -> list[click.Command]:
     """A command and those in it."""
     if not isinstance(command, click.Group):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
 import pytest
-from tests.run_all import STAGES, Journal, Result, Stage, again, main, may_be_chance, table
+from tests.run_all import ROOT, STAGES, Journal, Result, Stage, again, main, may_be_chance, table
 from tests.support.seeds import drawn, drawn_seed
 
 
@@ -53,6 +54,13 @@ def test_a_drawn_seed_stays_and_is_named_in_what_fails(monkeypatch: pytest.Monke
 def test_an_unknown_stage_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["nonsense"]) == 2
     assert ", ".join(stage.name for stage in STAGES) in capsys.readouterr().err
+
+
+def test_the_budgets_are_those_of_the_page_and_add_up_to_the_limit() -> None:
+    page = (ROOT / "docs" / "testing.md").read_text()
+    rows = re.findall(r"^\| (\w+) \|.*\| (\d+) s \|$", page, re.M)
+    assert [(stage.name, str(stage.budget_secs)) for stage in STAGES] == rows
+    assert sum(stage.budget_secs for stage in STAGES) <= 3_000  # 50 minutes
 
 
 def read(tmp_path: Path, *events: object) -> Journal:
