@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     "--secure",
     is_flag=True,
     help="Make a CA, certificates and a token for you: only callers that prove who they are may "
-    "use Nimbus. Without DRPC.",
+    "use it.",
 )
 @click.option("--open", "opens", is_flag=True, help="Open the web UI in a browser.")
 @json_option
