@@ -10,9 +10,9 @@ The tests of a stage that failed are run once more when the stage has ended, sin
 shared machine can slow anything down: one after the other in a new process, so that nothing is left
 of the first try, neither a broken cluster that its file shared nor a process that hung or crashed.
 When all pass then, the stage is not "ok" but says how many tests were unsteady, and they are listed
-with what failed at first. The simulation and what Hypothesis draws are never run again, and lost or
-invented tuples fail at once (`tests/support/journal.py`). Nor is a stage with so many failures that
-chance is no explanation.
+with what failed at first. The simulation and what Hypothesis draws at random are never run again,
+and lost or invented tuples fail at once (`tests/support/journal.py`). Nor is a stage with so many
+failures that chance is no explanation.
 
 A stage in which nothing has moved for half an hour is cut: the stacks of its processes are printed,
 and it has failed. (A test that hangs fails by itself long before: `tests/support/limits.py`.)

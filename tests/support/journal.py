@@ -10,8 +10,9 @@ or hangs has written what it was doing.
     {"finished": exit status}
 
 `final` says why a test that failed may not be run again. What Hypothesis drew was found by chance:
-other examples would be drawn. And tuples that were lost or invented (`TuplesLost`) are what Squall
-promises not to do.
+other examples would be drawn. (Not so with `derandomize`, which Hypothesis sets itself where CI is
+in the environment: the same examples come again, and what fails only once is a matter of time.) And
+tuples that were lost or invented (`TuplesLost`) are what Squall promises not to do.
 
 Loaded with `-p tests.support.journal`; `SQUALL_TEST_JOURNAL` names the file.
 """
@@ -50,13 +51,23 @@ def pytest_runtest_makereport(
 
 
 def _final(item: pytest.Item, call: pytest.CallInfo[None]) -> str | None:
-    if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+    if _is_drawn(getattr(item, "obj", None)):
         return "Hypothesis drew the examples"
     if _SIMULATION in item.path.parents:
         return "a seed decides everything"
     errors = () if call.excinfo is None else _all_errors(call.excinfo.value)
     names = {kind.__name__ for error in errors for kind in type(error).__mro__}
     return "tuples were lost or invented" if "TuplesLost" in names else None
+
+
+def _is_drawn(function: object) -> bool:
+    """Whether Hypothesis draws other examples each time."""
+    if not getattr(function, "is_hypothesis_test", False):
+        return False
+    # A function has its settings, and a state machine those of its class.
+    of_class = getattr(getattr(function, "__self__", None), "settings", None)
+    found = getattr(function, "_hypothesis_internal_use_settings", None) or of_class
+    return not getattr(found, "derandomize", False)
 
 
 def _all_errors(error: BaseException) -> Iterator[BaseException]:

@@ -114,10 +114,22 @@ def test_c(): pass
 def test_lost_tuples_and_what_was_drawn_fail_at_once(tmp_path: Path) -> None:
     """Whatever was raised in the handling of it."""
     text = """
-from hypothesis import given, strategies
+from hypothesis import given, settings, strategies
+from hypothesis.stateful import RuleBasedStateMachine, rule
 from tests.support.ledger import TuplesLost
+@settings(derandomize=False)
 @given(strategies.integers())
 def test_drawn(number): assert False
+@settings(derandomize=True, database=None)
+@given(strategies.integers())
+def test_drawn_alike(number): assert False
+class Machine(RuleBasedStateMachine):
+    @rule()
+    def fails(self): assert False
+Drawn = Machine.TestCase
+Drawn.settings = settings(derandomize=False)
+class Alike(Drawn):
+    settings = settings(derandomize=True, database=None)
 def test_raised(): raise TuplesLost('3 of 9')
 def test_covered():
     try:
@@ -134,8 +146,9 @@ def test_other(): assert False
     (command,) = stage_of(tmp_path, text).commands
     env = {**os.environ, "SQUALL_TEST_JOURNAL": str(journal)}
     subprocess.run(command, cwd=ROOT, env=env, check=False, timeout=100)
-    final = {test.rpartition("::")[2] for test in Journal.read(journal).final}
-    assert final == {"test_drawn", "test_raised", "test_covered", "test_in_a_group"}
+    final = {test.partition("::")[2] for test in Journal.read(journal).final}
+    expected = {"test_drawn", "Drawn::runTest", "test_raised", "test_covered", "test_in_a_group"}
+    assert final == expected
 
 
 def test_what_cannot_be_collected_fails_its_stage(tmp_path: Path) -> None:
