@@ -63,6 +63,14 @@ def test_the_budgets_are_those_of_the_page_and_add_up_to_the_limit() -> None:
     assert sum(stage.budget_secs for stage in STAGES) <= 3_000  # 50 minutes
 
 
+def test_what_does_more_in_a_soak_is_in_it() -> None:
+    lines = (ROOT / "Makefile").read_text().partition("\nsoak:")[2].partition("\n\n")[0]
+    folder = ROOT / "tests" / "integration"
+    more = {path for path in folder.rglob("test_*.py") if re.search(r"\bSOAK\b", path.read_text())}
+    named = {ROOT / path for path in re.findall(r"tests/integration/\S+\.py", lines)}
+    assert more == named
+
+
 def read(tmp_path: Path, *events: object) -> Journal:
     path = tmp_path / "journal"
     path.write_text("".join(f"{json.dumps(event)}\n" for event in events))
