@@ -38,4 +38,5 @@ def build():
 
 
 if __name__ == "__main__":
-    submit_topology("slow", {"topology.max.spout.pending": 1000}, build())
+    conf = {"topology.max.spout.pending": 1000, "topology.message.timeout.secs": 300}
+    submit_topology("slow", conf, build())
