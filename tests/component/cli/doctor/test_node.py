@@ -69,7 +69,7 @@ async def test_a_page_that_asks_no_one_is_open_and_one_that_hangs_is_unknown(
 def test_the_command_names_what_is_open_and_ends_with_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(node, "_PROBE_SECS", 0.5)
+    monkeypatch.setattr(node, "_PROBE_SECS", 1.5)
     monkeypatch.setenv("HOME", str(tmp_path))
     token = tmp_path / ".storm" / "token"
     token.parent.mkdir()
