@@ -253,7 +253,7 @@ def test_drpc_is_for_whom_the_function_names(cluster: DevCluster) -> None:
     cluster.storm("jar", *bob, reach, "reach", "--workers", "2")
     cluster.storm("jar", *eve, reach, "reach", "--name", "thief")
     answer = str(WORLD.reach(WORLD.url(1)))
-    asked = ("drpc-client", "--timeout", "60", "--function", "reach", WORLD.url(1))
+    asked = ("drpc-client", "--timeout", "100", "--function", "reach", WORLD.url(1))
     assert cluster.storm(*asked, *bob).stdout.split() == [answer]
     refused = cluster.storm(*asked, *eve, check=False)
     assert refused.returncode == 1
@@ -335,7 +335,7 @@ def test_old_clients_come_through_the_proxy(cluster: DevCluster) -> None:
                     [summary] = await old.call("getTopologySummaries")
                     assert (summary.name, summary.owner) == ("reach", "bob")
                 async with ThriftClient(storm.DistributedRPC, "127.0.0.1", ports["drpc"]) as old:
-                    found = await old.call("execute", "reach", WORLD.url(2), timeout_secs=60)
+                    found = await old.call("execute", "reach", WORLD.url(2), timeout_secs=100)
                     assert found == str(WORLD.reach(WORLD.url(2)))
 
             asyncio.run(by_thrift())
