@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -452,6 +454,18 @@ async def test_strangers_are_refused_with_a_reason_in_the_log_alone(
         assert answer in (b"", b"\x03\x00\x00\x00\x07refused")
         writer.close()
     assert {one["action"] for one in audit(nimbus)} == {"authenticate"}
+
+
+def test_strangers_are_refused_where_assertions_are_off() -> None:
+    """CVE-2018-1320: an assertion completed the login. (`pytest.raises` is none.)"""
+    test = f"{__file__}::test_strangers_are_refused_with_a_reason_in_the_log_alone"
+    command = [sys.executable, "-O", "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
+    ended = subprocess.run(
+        [*command, "-W", "ignore:assertions not in test modules"],
+        capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "1 passed" in ended.stdout
 
 
 async def test_a_client_talks_to_nothing_but_a_nimbus_of_its_cluster(
