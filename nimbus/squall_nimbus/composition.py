@@ -108,6 +108,7 @@ def build_nimbus(
         age_secs_max=60 * options.logviewer_cleanup_age_mins,
     )
     blobs = BlobStore(Path(blobs_dir) if blobs_dir else local / "nimbus" / "blobs")
+    quotas = Quotas.of(options.nimbus_quotas)
     blob_sessions = BlobSessions(
         blobs,
         idle_secs=options.nimbus_blobstore_expiration_secs,
@@ -115,6 +116,7 @@ def build_nimbus(
         blob_bytes_max=upload_bytes_max,
         clock=clock.monotonic,
         reserve=DiskReserve(blobs.folder, reserve_mb),
+        check_owner=quotas.check_blob_bytes,
     )
     inbox = Inbox(
         inbox_dir,
@@ -209,7 +211,7 @@ def build_nimbus(
         fence=leader_elector.require,
         record_event=history.record_event,
         submitting=submitting,
-        quotas=TopologyQuotas(Quotas.of(options.nimbus_quotas), state),
+        quotas=TopologyQuotas(quotas, state, blobs.bytes_of),
     )
     secured = None
     if signing is not None:

@@ -53,13 +53,16 @@ def _is_number(text: str) -> bool:
 
 
 def _meta_to_json(meta: BlobMeta) -> dict[str, Any]:
-    return {
+    value: dict[str, Any] = {
         "version": meta.version,
         "size": meta.size,
         "sha256": meta.sha256,
         "acl": [[one.type, one.name, one.access] for one in meta.acl],
         "replication": meta.replication,
     }
+    if meta.owner is not None:
+        value["owner"] = meta.owner
+    return value
 
 
 def _meta_from_json(key: str, value: dict[str, Any]) -> BlobMeta:
@@ -72,4 +75,13 @@ def _meta_from_json(key: str, value: dict[str, Any]) -> BlobMeta:
         if not isinstance(kind, int) or not isinstance(access, int):
             raise ValueError("an entry of the access list is damaged")
         acl.append(Access(kind, None if name is None else str(name), access))
-    return BlobMeta(key, version, size, str(value["sha256"]), tuple(acl), replication)
+    owner = value.get("owner")
+    return BlobMeta(
+        key,
+        version,
+        size,
+        str(value["sha256"]),
+        tuple(acl),
+        replication,
+        None if owner is None else str(owner),
+    )

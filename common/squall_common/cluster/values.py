@@ -378,6 +378,7 @@ class BlobMeta:
     sha256: str
     acl: tuple[Access, ...] = ()
     replication: int = 1
+    owner: str | None = None  # the user whose quota it counts for; None: nobody's
 
 
 @dataclass(frozen=True, slots=True)

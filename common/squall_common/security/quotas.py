@@ -1,7 +1,7 @@
 """How much of a cluster each user may have: `nimbus.quotas`.
 
     nimbus.quotas:
-      "*":   {topologies: 10, workers: 40, executors: 2000, sessions: 16}
+      "*":   {topologies: 10, workers: 40, executors: 2000, blob.bytes: 10000000000, sessions: 16}
       alice: {topologies: 100}                # the rest as "*" says
       ci:    {topologies: 0}                  # none
 
@@ -29,17 +29,19 @@ class QuotaError(SquallError):
 class Limits:
     """What one user may have at the most; None: any number.
 
-    `workers` and `executors` (ackers count) are sums over the user's topologies, `sessions` are
-    uploads and downloads under way at one Nimbus.
+    `workers` and `executors` (ackers count) are sums over the user's topologies. `blob_bytes` are
+    those of blobs, with uploads under way and the packages of topologies; replicas do not count.
+    `sessions` are uploads and downloads under way at one Nimbus.
     """
 
     topologies: int | None = None
     workers: int | None = None
     executors: int | None = None
+    blob_bytes: int | None = None
     sessions: int | None = None
 
 
-_NAMES = [field.name for field in fields(Limits)]
+_NAMES = {field.name.replace("_", "."): field.name for field in fields(Limits)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Quotas:
 
     >>> quotas = Quotas.of({"*": {"topologies": 2}, "ann": {"workers": 7}})
     >>> quotas.limits("ann")
-    Limits(topologies=2, workers=7, executors=None, sessions=None)
+    Limits(topologies=2, workers=7, executors=None, blob_bytes=None, sessions=None)
     """
 
     def __init__(self, everyone: Limits, by_user: Mapping[str, Limits]) -> None:
@@ -77,7 +79,7 @@ class Quotas:
                     hint=f"There are {', '.join(_NAMES)}.",
                 )
             merged = {**everyone, **table}
-            found[user] = Limits(**merged)
+            found[user] = Limits(**{_NAMES[name]: most for name, most in merged.items()})
         return cls(found.pop(EVERYONE, Limits()), found)
 
     def limits(self, user: str) -> Limits:
@@ -87,6 +89,10 @@ class Quotas:
     def check_sessions(self, user: str, has: int) -> None:
         """Raise QuotaError if a user who has so many sessions may not open another one."""
         _check(user, "sessions", has, 1, self.limits(user).sessions)
+
+    def check_blob_bytes(self, user: str, has: int, more: int) -> None:
+        """Raise QuotaError if a user whose blobs have so many bytes may not add `more`."""
+        _check(user, "blob.bytes", has, more, self.limits(user).blob_bytes)
 
 
 def _check(user: str, name: str, has: int, more: int, most: int | None) -> None:
@@ -101,6 +107,7 @@ _SAID = {
     "topologies": "topologies",
     "workers": "workers",
     "executors": "executors",
+    "blob.bytes": "bytes of blobs",
     "sessions": "uploads and downloads at a time",
 }
 

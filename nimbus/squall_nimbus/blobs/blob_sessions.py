@@ -37,8 +37,12 @@ class BlobSessions:
         blob_bytes_max: int,
         clock: Callable[[], float],
         reserve: DiskReserve | None = None,
+        check_owner: Callable[[str, int, int], None] = lambda owner, has, more: None,
     ) -> None:
+        """`check_owner` raises SquallError if an owner whose blobs have so many bytes may not add
+        so many more."""
         self.store = store
+        self._check_owner = check_owner
         self._reserve = reserve or DiskReserve(store.folder, 0)
         self._chunk_bytes = chunk_bytes
         self._blob_bytes_max = blob_bytes_max
@@ -60,13 +64,13 @@ class BlobSessions:
         return self._uploads.count(peer) + self._downloads.count(peer)
 
     def begin_create(
-        self, key: str, acl: tuple[Access, ...], replication: int | None = None, peer: str = ""
-    ) -> str:
+        self, key: str, acl: tuple[Access, ...], replication: int | None = None, peer: str = "",
+        owner: str | None = None,
+    ) -> str:  # fmt: skip
         """Begin a new blob and return its session. Raises BlobExistsError, SquallError."""
         self._check_upload(key, peer)
-        return self._uploads.add(
-            self.store.write(key, create=True, acl=acl, replication=replication), peer=peer
-        )
+        writer = self.store.write(key, create=True, acl=acl, replication=replication, owner=owner)
+        return self._uploads.add(writer, peer=peer)
 
     def begin_update(self, key: str, peer: str = "") -> str:
         """Begin a new version of a blob and return its session. Raises BlobNotFoundError,
@@ -91,11 +95,18 @@ class BlobSessions:
                 )
             try:
                 self._reserve.check(f"blob {writer.key}", len(chunk))
+                if writer.owner is not None:
+                    self._check_owner(writer.owner, self._bytes_of(writer.owner), len(chunk))
                 await asyncio.to_thread(writer.write, chunk)
             except SquallError:
                 self._uploads.remove(session)
                 writer.abort()
                 raise
+
+    def _bytes_of(self, owner: str) -> int:
+        """What the blobs of an owner take, with what is being uploaded."""
+        uploads = sum(one.size for one in self._uploads.values() if one.owner == owner)
+        return self.store.bytes_of(owner) + uploads
 
     async def finish_upload(self, session: str, replication: Replication, fence: Fence) -> BlobMeta:
         """Make the upload the blob's current version, here and on another Nimbus."""

@@ -50,6 +50,10 @@ class Sessions(Generic[T]):
     def __len__(self) -> int:
         return len(self._open)
 
+    def values(self) -> list[T]:
+        """What is open."""
+        return [entry.value for entry in self._open.values()]
+
     def count(self, peer: str) -> int:
         """How many sessions a peer has open."""
         return sum(entry.peer == peer for entry in self._open.values())

@@ -119,6 +119,11 @@ class BlobStore:
         """All keys, sorted."""
         return sorted(self._metas)
 
+    def bytes_of(self, owner: str) -> int:
+        """The bytes of all blobs of an owner."""
+        with self._lock:
+            return sum(meta.size for meta in self._metas.values() if meta.owner == owner)
+
     def __contains__(self, key: object) -> bool:
         return key in self._metas
 
@@ -150,30 +155,35 @@ class BlobStore:
             return (self._home(key) / f"data.{meta.version}").open("rb"), meta
 
     def write(self, key: str, *, create: bool, acl: tuple[Access, ...] | None = None,
-              replication: int | None = None) -> BlobWriter:  # fmt: skip
-        """Begin a new blob or a new version of one. An access list of None keeps the old one.
+              replication: int | None = None, owner: str | None = None) -> BlobWriter:  # fmt: skip
+        """Begin a new blob or a new version of one. An access list of None keeps the old one; the
+        owner of a blob that exists stays.
 
         Raises BlobExistsError or BlobNotFoundError, and SquallError for an invalid key.
         """
         if (why := key_error(key)) is not None:
             raise SquallError(why)
         self._check(key, create)
-        return BlobWriter(self, key, self._writing, create, acl, replication)
+        present = self._metas.get(key)
+        owner = owner if present is None else present.owner
+        return BlobWriter(self, key, self._writing, create, acl, replication, owner)
 
     def put(
-        self, key: str, data: bytes, *, acl: tuple[Access, ...] | None = None, above: int = 0
-    ) -> BlobMeta:
+        self, key: str, data: bytes, *, acl: tuple[Access, ...] | None = None, above: int = 0,
+        owner: str | None = None,
+    ) -> BlobMeta:  # fmt: skip
         """Store a whole blob; if it exists with other content, as a new version, which is higher
         than `above`, too."""
         if key in self and self.meta(key).sha256 == hashlib.sha256(data).hexdigest():
             return self.meta(key)
-        writer = self.write(key, create=key not in self, acl=acl)
+        writer = self.write(key, create=key not in self, acl=acl, owner=owner)
         writer.write(data)
         return writer.commit(above=above)
 
     def put_file(
-        self, key: str, source: Path, *, acl: tuple[Access, ...] | None = None
-    ) -> BlobMeta:
+        self, key: str, source: Path, *, acl: tuple[Access, ...] | None = None,
+        owner: str | None = None,
+    ) -> BlobMeta:  # fmt: skip
         """Store a finished file as a new blob, sharing its bytes on disk where possible."""
         with disk_errors(f"blob {key}", self.folder):
             target = self._writing / f"link.{os.urandom(8).hex()}"
@@ -184,13 +194,15 @@ class BlobStore:
             with target.open("rb") as file:
                 os.fsync(file.fileno())
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return self._commit(target, key, key not in self, digest, acl, None)
+        return self._commit(target, key, key not in self, digest, acl, None, owner)
 
     def receive(self, meta: BlobMeta) -> BlobWriter:
         """Begin a copy of a version that another Nimbus has; it replaces the version here."""
         if (why := key_error(meta.key)) is not None:
             raise SquallError(why)
-        return BlobWriter(self, meta.key, self._writing, True, meta.acl, meta.replication)
+        return BlobWriter(
+            self, meta.key, self._writing, True, meta.acl, meta.replication, meta.owner
+        )
 
     def put_aside(self, key: str) -> None:
         """Remove a blob without deleting its bytes yet. Raises BlobNotFoundError."""
@@ -254,6 +266,7 @@ class BlobStore:
         sha256: str,
         acl: tuple[Access, ...] | None,
         replication: int | None,
+        owner: str | None,
         *,
         above: int = 0,
         exactly: int | None = None,
@@ -274,6 +287,7 @@ class BlobStore:
                     sha256,
                     acl if acl is not None else (old.acl if old else ()),
                     replication if replication is not None else (old.replication if old else 1),
+                    owner,
                 )
                 home = self._home(key)
                 home.mkdir(exist_ok=True)
@@ -301,8 +315,10 @@ class BlobWriter:
         create: bool,
         acl: tuple[Access, ...] | None,
         replication: int | None,
+        owner: str | None,
     ) -> None:
         self.key = key
+        self.owner = owner
         self.size = 0
         self._store = store
         self._create = create
@@ -343,6 +359,7 @@ class BlobWriter:
             self._hash.hexdigest(),
             self._acl,
             self._replication,
+            self.owner,
             above=above,
         )
 
@@ -360,6 +377,7 @@ class BlobWriter:
             meta.sha256,
             meta.acl,
             meta.replication,
+            meta.owner,
             exactly=meta.version,
         )
 
@@ -389,6 +407,7 @@ def _write_meta(home: Path, meta: BlobMeta) -> None:
         "sha256": meta.sha256,
         "acl": [[a.type, a.name, a.access] for a in meta.acl],
         "replication": meta.replication,
+        "owner": meta.owner,
     }
     write_atomic(home / "meta.json", json.dumps(value).encode(), mode=0o600)
 
@@ -404,6 +423,7 @@ def _read_meta(path: Path) -> BlobMeta | None:
             value["sha256"],
             tuple(Access(*entry) for entry in value["acl"]),
             value["replication"],
+            value.get("owner"),  # of a blob that an earlier version stored there is none
         )
         data = path.parent / f"data.{meta.version}"
         return meta if data.stat().st_size == meta.size else None

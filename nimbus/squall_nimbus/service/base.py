@@ -37,6 +37,12 @@ def client_of(call: Call) -> str:
     return call.principal or call.peer.rpartition(":")[0]
 
 
+def user_of(call: Call) -> str | None:
+    """The user who calls, whose quotas count; None for daemons, and in an open cluster."""
+    caller = caller_of(call)
+    return None if caller is None else caller.user
+
+
 class Calls:
     """A group of calls."""
 
@@ -45,11 +51,11 @@ class Calls:
 
     def _check_sessions(self, call: Call) -> None:
         """Raise QuotaError for a user who may not open another upload or download."""
-        caller = caller_of(call)
-        if caller is not None and caller.user is not None:
+        user = user_of(call)
+        if user is not None:
             nimbus, peer = self.nimbus, client_of(call)
             has = nimbus.inbox.sessions_of(peer) + nimbus.blob_sessions.sessions_of(peer)
-            nimbus.submitter.quotas.quotas.check_sessions(caller.user, has)
+            nimbus.submitter.quotas.quotas.check_sessions(user, has)
 
     def _shown(
         self, call: Call, summaries: Sequence[storm.TopologySummary]

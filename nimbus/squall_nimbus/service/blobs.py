@@ -17,7 +17,7 @@ from squall_common.security.acl import Blob, Node
 from squall_common.security.sealing import supervisor_name
 from squall_nimbus.blobs.access import ADMIN, READ, WRITE, Caller, check_access, may_see, normalized
 from squall_nimbus.blobs.keys import sealed_secret
-from squall_nimbus.service.base import Calls, client_of, needed, operation, refused
+from squall_nimbus.service.base import Calls, client_of, needed, operation, refused, user_of
 from squall_thrift import storm
 from squall_thrift.serving.authorization import Call
 
@@ -113,7 +113,11 @@ class BlobCalls(Calls):
         acl = normalized(_access(meta), self._caller(call), READ | WRITE | ADMIN)
         self._check_sessions(call)
         return self.nimbus.blob_sessions.begin_create(
-            key, acl, max(1, replication) if replication else None, client_of(call)
+            key,
+            acl,
+            max(1, replication) if replication else None,
+            client_of(call),
+            user_of(call),
         )
 
     @operation("beginUpdateBlob", decides=True)

@@ -175,9 +175,9 @@ class TopologyStore:
             self._blobs.put(curve_blob_key(topology.id), new_key(topology.id), acl=NOBODY)
             keys = topology_blob_keys(topology.id)
         acl = (Access(2, owner, 7),) if owner else ()
-        self._blobs.put_file(jar_blob_key(topology.id), package, acl=acl)
-        self._blobs.put(code_blob_key(topology.id), code, acl=acl)
-        self._blobs.put(conf_blob_key(topology.id), conf, acl=acl)
+        self._blobs.put_file(jar_blob_key(topology.id), package, acl=acl, owner=owner)
+        self._blobs.put(code_blob_key(topology.id), code, acl=acl, owner=owner)
+        self._blobs.put(conf_blob_key(topology.id), conf, acl=acl, owner=owner)
         folder = self._stormdist / topology.id
         with disk_errors(f"topology {topology.id}", self._stormdist):
             folder.mkdir(exist_ok=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from squall_common.cluster.state import ClusterState
@@ -15,20 +16,33 @@ class TopologyQuotas:
     """Grants owners their topologies. What a topology takes is read from ZooKeeper each time, so a
     new leader knows it, too."""
 
-    def __init__(self, quotas: Quotas, state: ClusterState) -> None:
+    def __init__(self, quotas: Quotas, state: ClusterState, bytes_of: Callable[[str], int]) -> None:
+        """`bytes_of` gives the bytes of an owner's blobs."""
         self.quotas = quotas
+        self._bytes_of = bytes_of
+        self._coming = Counter[str]()  # bytes of packages that are being stored, by owner
         self._ledger = Ledger(quotas)
         self._state = state
 
     @asynccontextmanager
-    async def granted(self, owner: str, topology_id: str, size: Size) -> AsyncIterator[None]:
-        """Grant a topology a size; store it in this context. Raises QuotaError and the store's
-        errors."""
+    async def granted(
+        self, owner: str, topology_id: str, size: Size, package_bytes: int = 0
+    ) -> AsyncIterator[None]:
+        """Grant a topology a size, and room for its package; store it in this context. Raises
+        QuotaError and the store's errors."""
         stored: Mapping[str, Size] = {}
         if self.quotas.limits(owner) != Limits():
             stored = await self._stored(owner)
+        has = self._bytes_of(owner) + self._coming[owner]
+        self.quotas.check_blob_bytes(owner, has, package_bytes)
         with self._ledger.granted(owner, topology_id, size, stored):
-            yield
+            self._coming[owner] += package_bytes
+            try:
+                yield
+            finally:
+                self._coming[owner] -= package_bytes
+                if not self._coming[owner]:
+                    del self._coming[owner]
 
     async def _stored(self, owner: str) -> Mapping[str, Size]:
         while True:

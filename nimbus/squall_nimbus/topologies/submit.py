@@ -146,7 +146,9 @@ class Submitter:
                 topology.id, submission.credentials, topology.conf, submission.owner or ""
             )
             size = size_of(self._base(submission, topology))
-            async with self.quotas.granted(submission.owner or ANONYMOUS, topology.id, size):
+            async with self.quotas.granted(
+                submission.owner or ANONYMOUS, topology.id, size, package.stat().st_size
+            ):
                 self.submitting.add(topology.id)
                 try:
                     await self._create(topology, submission, credentials, package, fence)

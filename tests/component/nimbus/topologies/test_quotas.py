@@ -103,3 +103,42 @@ async def test_sessions_of_a_user_are_counted_over_all_connections(tmp_path: Pat
         await first.call("finishFileUpload", open_ones[0])
         await second.call("cancelBlobUpload", session)
         await second.call("beginCreateBlob", "more", meta)
+
+
+async def test_bytes_of_blobs_count_for_who_created_them(tmp_path: Path) -> None:
+    limit = len(package()) + 2_000
+    conf = {"nimbus.quotas": {"alice": {"blob.bytes": limit}}}
+    certificates = Certificates(tmp_path / "certificates").create()
+    everyone = storm.AccessControl(type=storm.AccessControlType.OTHER, access=7)
+    meta = storm.SettableBlobMeta(acl=[everyone], replication_factor=1)
+    async with (
+        secured_nimbus(tmp_path / "nimbus", certificates, conf) as nimbus,
+        nimbus.user("alice") as alice,
+        nimbus.user("bob") as bob,
+    ):
+
+        async def put(client: ThriftClient, key: str, size: int, *, new: bool = True) -> None:
+            begin = ("beginCreateBlob", key, meta) if new else ("beginUpdateBlob", key)
+            session = await client.call(*begin)
+            await client.call("uploadBlobChunk", session, bytes(size))
+            await client.call("finishBlobUpload", session)
+
+        await put(alice, "one", limit - 500)
+        with pytest.raises(ThriftApplicationError, match=f"quota of alice is {limit} bytes"):
+            await put(alice, "two", 501)
+        with pytest.raises(ThriftApplicationError, match="quota of alice"):
+            await put(bob, "one", 501, new=False)  # who created it pays
+        await put(bob, "three", 10 * limit)
+        # What is being uploaded counts, and what was refused does not.
+        under_way = await alice.call("beginCreateBlob", "four", meta)
+        await alice.call("uploadBlobChunk", under_way, bytes(400))
+        with pytest.raises(ThriftApplicationError, match="101 more"):
+            await put(alice, "five", 101)
+        await alice.call("cancelBlobUpload", under_way)
+        await put(alice, "five", 500)
+        with pytest.raises(ThriftApplicationError, match="quota of alice"):
+            await submit(alice, "a", await upload(alice))
+        for key in ("one", "five"):
+            await alice.call("deleteBlob", key)
+        await submit(alice, "a", await upload(alice))
+        assert nimbus.local.nimbus.blobs.bytes_of("alice") > len(package())

@@ -9,7 +9,7 @@ from squall_common.security.quotas import Ledger, Limits, QuotaError, Quotas, Si
 
 QUOTAS = Quotas.of(
     {
-        "*": {"topologies": 2, "workers": 5, "executors": 20, "sessions": 3},
+        "*": {"topologies": 2, "workers": 5, "executors": 20, "blob.bytes": 100, "sessions": 3},
         "ann": {"workers": 7},
         "ci": {"topologies": 0},
     }
@@ -17,8 +17,8 @@ QUOTAS = Quotas.of(
 
 
 def test_a_user_has_the_limits_of_everyone_but_for_what_names_them() -> None:
-    assert QUOTAS.limits("bob") == Limits(2, 5, 20, 3)
-    assert QUOTAS.limits("ann") == Limits(2, 7, 20, 3)
+    assert QUOTAS.limits("bob") == Limits(2, 5, 20, 100, 3)
+    assert QUOTAS.limits("ann") == Limits(2, 7, 20, 100, 3)
     assert QUOTAS.limits("ci").topologies == 0
     assert Quotas.of(None).limits("ann") == Limits()
     assert Quotas.of({"ann": {"workers": 1}}).limits("bob") == Limits()
@@ -48,6 +48,9 @@ def test_each_quota_holds_at_its_edge() -> None:
         pass
     with pytest.raises(QuotaError, match="0 topologies"), ledger.granted("ci", "c-3", Size(), {}):
         pass
+    QUOTAS.check_blob_bytes("bob", 60, 40)
+    with pytest.raises(QuotaError, match="100 bytes of blobs: 60 in use, 41 more"):
+        QUOTAS.check_blob_bytes("bob", 60, 41)
     QUOTAS.check_sessions("bob", 2)
     with pytest.raises(QuotaError, match="3 uploads and downloads"):
         QUOTAS.check_sessions("bob", 3)

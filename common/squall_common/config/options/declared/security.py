@@ -161,10 +161,11 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "nimbus.quotas",
-        map_of(map_of(whole(0))),
+        map_of(map_of(whole(0, 2**53))),
         None,
         'What each user may have: by user, or "*" for everyone, `topologies`, `workers` and '
-        "`executors` of all of them, and `sessions`: uploads and downloads at a time.",
+        "`executors` of all of them, `blob.bytes`, and `sessions`, which are uploads and downloads "
+        "at a time.",
         scope=DAEMON,
         readers=NIMBUS,
         storm=OURS,
