@@ -195,6 +195,15 @@ def test_every_block_of_other_languages_can_be_read(
         assert read.returncode == 0, f"{block.where}: {read.stderr}"
 
 
+def test_every_shell_block_is_run_or_says_why_not() -> None:
+    wrong = [
+        block.where
+        for block in all_blocks("sh")
+        if block.not_run is None and not (block.run_by and (ROOT / block.run_by).is_file())
+    ]
+    assert wrong == []
+
+
 def test_every_shell_block_is_shell() -> None:
     for block in all_blocks("sh"):
         done = subprocess.run(

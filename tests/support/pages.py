@@ -3,6 +3,7 @@
 A page says in comments what a test cannot see:
 
     <!-- not run: WHY -->     before a block that is not run
+    <!-- run by: FILE -->     before a block of commands that a test elsewhere gives
     <!-- cluster -->          once in a page whose sessions need a cluster
 
 A *session* is all blocks of a page in the language `console`, in order, in one folder. Files that
@@ -33,6 +34,7 @@ GENERATED = {
 
 _FENCE = re.compile(r"^(?P<indent> {0,3})(?P<fence>`{3,}|~{3,})(?P<info>[^`]*)$")
 _NOT_RUN = re.compile(r"<!-- not run: (?P<why>[^\n]+?) -->\s*$")
+_RUN_BY = re.compile(r"<!-- run by: (?P<file>\S+) -->\s*$")
 _VARY = re.compile(r"<!-- numbers vary: (?P<why>[^\n]+?) -->\s*$")
 # Numbers that differ from run to run on every page: in this order an address with its port, the id
 # of a topology, a time, and a size.
@@ -56,6 +58,7 @@ class Block:
     argument: str  # what follows a directive's name
     text: str
     not_run: str | None  # the reason
+    run_by: str | None = None  # the test
     numbers_vary: str | None = None  # the reason
 
     @property
@@ -101,7 +104,7 @@ def blocks(page: Path) -> Iterator[Block]:
             number += 1
         number += 1
         info, _, argument = start["info"].strip().partition(" ")
-        skip, vary = _NOT_RUN.search(before), _VARY.search(before)
+        skip, vary, run_by = (one.search(before) for one in (_NOT_RUN, _VARY, _RUN_BY))
         yield Block(
             page,
             first,
@@ -109,6 +112,7 @@ def blocks(page: Path) -> Iterator[Block]:
             argument.strip(),
             "\n".join(inside),
             None if skip is None else skip["why"],
+            None if run_by is None else run_by["file"],
             None if vary is None else vary["why"],
         )
         before = ""
