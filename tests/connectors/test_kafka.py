@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from tests.support.effort import KILL_RECORDS, KILLS
+from tests.support.effort import KILL_RECORDS, KILLS, SOAK
 from tests.support.kafka_server import KafkaServer
 from tests.support.secure import VARIABLE, check_reads, check_refusal, check_writes
 
@@ -336,6 +336,15 @@ class TestKafkaBolt(_Topic, SinkContract):
             by_key.setdefault(message.key(), []).append(int(message.value()))
         assert len(by_key) == 10
         assert all(numbers == sorted(numbers) for numbers in by_key.values())
+
+
+if SOAK:
+
+    class TestTransactionalKafkaBoltKills(TestKafkaBolt):
+        """The same contract, with each batch a transaction."""
+
+        def make_sink(self, **options: Any) -> Bolt:
+            return super().make_sink(transactional=True, **options)
 
 
 class TestTransactionalKafkaBolt(_Topic):
