@@ -160,7 +160,6 @@ class EpochDriver:
                 for one in plan.tasks_of[consumer]
             )
             self._kept[name] = _Kept(name, TaskEpochs(upstream, settings.epoch), downstream)
-        self._sources: dict[tuple[int, str], Source] = {}  # of tuples that windows hold
         self._flow: Flow | None = None
         self._fence = settings.fence
         if self._fence is not None:
@@ -353,22 +352,61 @@ class EpochDriver:
         codec = self._make_codec()
         try:
             state = self._restored(kept, groups, codec, None)
-            data = state.get(_WINDOWS)
-            if data is not None:
-                kept.user._squall_shell.restore(data, codec, self._make_tuple)
+            stored = state.get(_WINDOWS)
+            if stored is not None:
+                ((data, tasks),) = codec.decode_rows(stored)
+                make_tuple = self._maker_of_tuples(component, tasks)
+                kept.user._squall_shell.restore(data, codec, make_tuple)
         except SquallError as error:
             raise ComponentStartError(
                 component, task.task, f"component {component!r}: {error.message}", hint=error.hint
             ) from error
         kept.codec = codec
 
-    def _make_tuple(self, task: int, stream: str, values: list[Any]) -> Tuple:
-        source = self._sources.get((task, stream))
-        if source is None:
-            component = self._plan.task_to_component[task]
-            info = self._plan.topology.components[component].streams[stream]
-            source = self._sources[task, stream] = Source(component, task, stream, info.fields)
-        return Tuple(values, 0, UNANCHORED, source)
+    def _tasks_before(self, component: str) -> list[list[Any]]:
+        """[source, number of its first task, number of tasks] of all that feed a component. They
+        are stored with windows, as the tuples in these name their source by its number, and another
+        topology or a rescaling has other numbers."""
+        tasks_of = self._plan.tasks_of
+        feeders = sorted(self._plan.feeders[component] & tasks_of.keys())
+        return [[name, min(tasks_of[name]), len(tasks_of[name])] for name in feeders]
+
+    def _maker_of_tuples(
+        self, component: str, tasks: Sequence[tuple[str, int, int]]
+    ) -> Callable[[int, str, list[Any]], Tuple]:
+        """What makes the tuples in windows from the number of a task, as it was in `tasks`, a
+        stream and values."""
+        sources: dict[tuple[int, str], Source] = {}
+
+        def source_of(task: int, stream: str) -> Source:
+            name, first = next(
+                (name, first) for name, first, count in tasks if first <= task < first + count
+            )
+            source = self._plan.topology.components.get(name)
+            info = None if source is None else source.streams.get(stream)
+            if info is None:
+                raise SquallError(
+                    f"its windows hold tuples of {name!r} (stream {stream!r}), which the topology "
+                    "does not have any more",
+                    hint="keep the component until these windows have ended",
+                )
+            now = self._plan.tasks_of[name]
+            # A task that is gone: another of its component stands for it.
+            return Source(name, now[(task - first) % len(now)], stream, info.fields)
+
+        def make(task: int, stream: str, values: list[Any]) -> Tuple:
+            source = sources.get((task, stream))
+            if source is None:
+                source = sources[task, stream] = source_of(task, stream)
+            if len(values) != len(source.fields):
+                raise SquallError(
+                    f"its windows hold tuples of {source.component!r} with {len(values)} values, "
+                    f"and these have {len(source.fields)} fields now",
+                    hint="keep the fields until these windows have ended",
+                )
+            return Tuple(values, 0, UNANCHORED, source)
+
+        return make
 
     async def _rewind(
         self,
@@ -518,7 +556,9 @@ class EpochDriver:
         if shell.revision != kept.revision:
             kept.revision = shell.revision
             try:
-                state.put(_WINDOWS, shell.stored(kept.codec, Tuple))
+                data = shell.stored(kept.codec, Tuple)
+                rows = ((data, self._tasks_before(kept.name[0])),)
+                state.put(_WINDOWS, kept.codec.encode_rows(rows))
             except SquallError as error:
                 self._host.die(error)
 

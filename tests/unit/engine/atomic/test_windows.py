@@ -337,3 +337,43 @@ def test_windows_that_have_changed_are_refused(tmp_path: Path) -> None:
         cluster.kill_topology("events")
     with LocalCluster() as cluster, pytest.raises(SquallError, match="have changed: they were"):
         cluster.submit_topology("events", conf(tmp_path), build(tumbling(secs=2, event_time=AT)))
+
+
+def test_windows_keep_their_tuples_when_other_tasks_are_numbered_anew(tmp_path: Path) -> None:
+    """A rescaling, or a new component, gives the sources of the tuples in windows other numbers."""
+    parallel = {COUNT // 3 + 7: 3, 2 * COUNT // 3: 1, COUNT: 2}
+
+    def build(given: list[list[Any]]) -> Any:
+        tasks = parallel[min(len(given), COUNT)]
+        builder = TopologyBuilder()
+        builder.spout("events", Events(given), parallelism=tasks)
+        # Its tasks come before those of 'events'.
+        builder.bolt("copies", Write("copies"), parallelism=tasks).shuffle("events")
+        builder.bolt("windows", Numbers(WINDOWS["tumbling"])).fields("events", "key")
+        builder.bolt("write", Write("windows")).shuffle("windows")
+        return builder.build()
+
+    windows = by_window()
+    run(tmp_path, build, lambda: len(written.get("windows", ())) >= len(windows))
+    assert Counter(tuple(row[2]) for row in written["windows"]) == Counter(
+        tuple(values) for values in windows.values()
+    )
+
+
+def test_windows_with_tuples_of_a_component_that_is_gone_are_refused(tmp_path: Path) -> None:
+    def build(source: str) -> Any:
+        builder = TopologyBuilder()
+        builder.spout(source, Events(rows(100)))
+        builder.bolt("windows", Numbers(WINDOWS["tumbling"])).fields(source, "key")
+        return builder.build()
+
+    settings = {
+        **conf(tmp_path),
+        "topology.checkpoint.allow.non.restored.state": True,
+    }
+    with LocalCluster() as cluster:
+        cluster.submit_topology("events", settings, build("events"))
+        cluster.wait_until(lambda: cluster.totals("events")["events"]["emitted"] >= 100, 60.0)
+        cluster.kill_topology("events")
+    with LocalCluster() as cluster, pytest.raises(SquallError, match="hold tuples of 'events'"):
+        cluster.submit_topology("events", settings, build("others"))
