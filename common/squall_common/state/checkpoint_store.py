@@ -51,7 +51,10 @@ class CheckpointStore:
         StateStoreError."""
         whole = data if isinstance(data, bytes) else b"".join(data)
         folder, base = self._place(name)
-        self._try("write", name, lambda: folder.write(base, whole))
+        try:
+            self._try("write", name, lambda: folder.write(base, whole))
+        except FileNotFoundError as error:  # a bucket that is not there, or a folder just removed
+            raise self._failed("write", name, error, error.errno) from error
 
     def get(self, name: str) -> bytes:
         """The content of a file. Raises FileNotFoundError, StateStoreError."""

@@ -10,10 +10,12 @@ neither in state nor in sinks, until the topology is killed or another savepoint
     TAKING --complete--> COPYING --copied, or failed--> IDLE, or HALTED with `stop`
     TAKING --given up, or another has completed--> WANTED
     LOOKING --it is there, from before a fault--> as after COPYING
+    LOOKING --it is not there, and was asked for long ago--> IDLE
 """
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import time
 from collections.abc import Callable
@@ -47,6 +49,7 @@ log = get_logger(__name__)
 
 # A request that is older is not carried out any more: whoever asked has given up.
 _REQUEST_SECS_MAX = 600.0
+_LOOK_SECS = 2.0  # until the place is looked at again
 
 
 class Taking(enum.Enum):
@@ -85,6 +88,7 @@ class Savepoints:
         self._begin_epoch = begin_epoch
         self._changed = changed
         self._request: SavepointRequest | None = None
+        self._outdated = False  # another was asked for in LOOKING
         self._epoch = 0  # in TAKING
         self._history = ""
 
@@ -92,17 +96,17 @@ class Savepoints:
 
     def follow(self, request: SavepointRequest | None) -> None:
         """The topology's status was read."""
-        if self.state is Taking.UNKNOWN:
+        # What was asked for before may have been carried out by another worker.
+        inherited = self.state is Taking.UNKNOWN
+        if inherited:
             self.state = Taking.IDLE
-        busy = self.state in (Taking.LOOKING, Taking.COPYING)
-        if request is None or request == self._request or busy:
+        if request is None or request == self._request:
             return
-        self._request = request
-        if not request.stop and time.time() - request.asked_ms / 1000 > _REQUEST_SECS_MAX:
-            self.state = Taking.IDLE
-            return
-        self.state = Taking.LOOKING
-        self._background.run(self._look(request))
+        if self.state is Taking.LOOKING:
+            self._outdated = True  # the status is read again
+        elif self.state is not Taking.COPYING:
+            self._request, self.state, self._outdated = request, Taking.LOOKING, False
+            self._background.run(self._look(request, inherited=inherited))
 
     @property
     def may_begin(self) -> bool:
@@ -139,18 +143,38 @@ class Savepoints:
         """Where it is to be."""
         return place_in(request.folder or self._folder, request.name)
 
-    async def _look(self, request: SavepointRequest) -> None:
+    async def _look(self, request: SavepointRequest, *, inherited: bool) -> None:
         place = self.place_of(request)
-        try:
-            found = await self._background.in_thread(lambda: find_savepoint(CheckpointStore(place)))
-        except SquallError as error:
-            self._finish(request, error=error)
-            return
-        if found is None:
+        while True:
+            try:
+                found = await self._background.in_thread(
+                    lambda: find_savepoint(CheckpointStore(place))
+                )
+                break
+            except SquallError as error:
+                # It may be there, and then nothing may take effect any more.
+                if not (inherited and request.stop and isinstance(error, StateStoreError)):
+                    self._finish(request, error=error)
+                    return
+                self._background.failed(error)
+            await asyncio.sleep(_LOOK_SECS)
+            if self._outdated:
+                self._request, self.state = None, Taking.IDLE
+                return
+        if found is not None and (found.topology, found.asked_ms) == (
+            self._topology,
+            request.asked_ms,
+        ):
+            self._finish(request, found)
+        elif time.time() - request.asked_ms / 1000 > _REQUEST_SECS_MAX:
+            # Also with `stop`: to halt a topology that nobody is about to kill would be a loss.
+            why = StateError(
+                f"it was asked for more than {_REQUEST_SECS_MAX:g} s ago by this node's clock"
+            )
+            self._finish(request, error=why)
+        elif found is None:
             self.state = Taking.WANTED
             self._begin_epoch()
-        elif (found.topology, found.asked_ms) == (self._topology, request.asked_ms):
-            self._finish(request, found)
         else:
             why = StateError(f"there is a savepoint in {place} already")
             self._finish(request, error=why)

@@ -7,19 +7,22 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from squall_common.cluster.stores.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.values import SavepointRequest
 from squall_common.config.options.typed import TopologyOptions
+from squall_common.daemon.folders import Folder
 from squall_common.errors import SquallError
 from squall_common.state.checkpoint_store import CheckpointStore
-from squall_common.state.errors import StateError
+from squall_common.state.errors import StateError, StateStoreError
 from squall_common.state.manifest import ComponentPart, Manifest, TaskPart, decode_manifest
 from squall_common.state.savepoint import open_savepoint
 from squall_common.topology.serialization import Registry
 from squall_engine.core.codec import ValueCodec
+from squall_engine.epochs import savepoints
 from squall_engine.epochs.background import Background
 from squall_engine.epochs.messages import Name, Record
 from squall_engine.epochs.parts import PartStore
@@ -127,6 +130,7 @@ async def test_nothing_begins_after_a_savepoint_that_stops(tmp_path: Path) -> No
 
 async def test_a_place_that_cannot_be_written_is_an_error_and_stops_nothing(tmp_path: Path) -> None:
     running = Running(tmp_path)
+    running.savepoints.follow(None)
     (tmp_path / "file").write_text("")
     await running.ask(folder=str(tmp_path / "file" / "folder"), stop=True)
     if running.savepoints.state is Taking.WANTED:
@@ -146,10 +150,87 @@ async def test_a_name_that_is_in_use_is_refused(tmp_path: Path) -> None:
     assert "there is a savepoint in" in (running.savepoints.result.error or "")
 
 
-async def test_a_request_that_nobody_waits_for_any_more_is_dropped(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stop", [False, True])
+async def test_a_request_that_nobody_waits_for_any_more_is_dropped(
+    tmp_path: Path, stop: bool
+) -> None:
+    """Also one that stops, and has failed: hours later it would halt a topology for good."""
     running = Running(tmp_path)
-    running.savepoints.follow(SavepointRequest("one", 1000))
+    running.savepoints.follow(SavepointRequest("one", 1000, stop=stop))
+    await running.until(lambda: running.savepoints.state is not Taking.LOOKING)
     assert running.savepoints.state is Taking.IDLE
+    assert running.savepoints.may_begin
+    assert running.savepoints.result is not None
+    assert "asked for more than 600 s ago" in (running.savepoints.result.error or "")
+
+
+async def test_a_savepoint_that_stops_holds_whenever_the_worker_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = Running(tmp_path)
+    request = await running.ask(stop=True)
+    await running.complete(8)
+    monkeypatch.setattr(savepoints, "_REQUEST_SECS_MAX", 0.0)
+    other = Running(tmp_path)
+    other.savepoints.follow(request)
+    await other.until(lambda: other.savepoints.state is not Taking.LOOKING)
+    assert other.savepoints.state is Taking.HALTED
+
+
+async def test_nothing_begins_while_it_is_not_known_whether_it_was_to_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store is away just when a worker takes another's place."""
+    running = Running(tmp_path)
+    request = await running.ask(stop=True)
+    await running.complete(8)
+    find, away = savepoints.find_savepoint, True
+    looks = 0
+
+    def find_later(store: CheckpointStore) -> Any:
+        nonlocal looks
+        looks += 1
+        if away:
+            raise StateStoreError("the store is away")
+        return find(store)
+
+    monkeypatch.setattr(savepoints, "find_savepoint", find_later)
+    monkeypatch.setattr(savepoints, "_LOOK_SECS", 0.001)
+    other = Running(tmp_path)
+    other.savepoints.follow(request)
+    await other.until(lambda: looks > 3)
+    assert not other.savepoints.may_begin
+    away = False
+    await other.until(lambda: other.savepoints.state is Taking.HALTED)
+    # Another request is heard also while it is away.
+    away, third, before = True, Running(tmp_path), looks
+    third.savepoints.follow(request)
+    await third.until(lambda: looks > before + 3)
+    two = SavepointRequest("two", int(time.time() * 1000))
+    third.savepoints.follow(two)
+    await third.until(lambda: third.savepoints.state is Taking.IDLE)
+    away = False
+    third.savepoints.follow(two)
+    await third.until(lambda: third.savepoints.state is Taking.WANTED)
+
+
+async def test_a_place_that_vanishes_is_an_error_and_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bucket that does not exist, say: reading finds nothing in it, and writing fails."""
+    running = Running(tmp_path)
+    await running.ask()
+
+    def write(folder: Folder, name: str, data: bytes) -> None:
+        raise FileNotFoundError(2, "the specified bucket does not exist")
+
+    monkeypatch.setattr(Folder, "write", write)
+    running.savepoints.begun(8)
+    running.savepoints.completed(Record(9, 3, 1, 8, history="words@1"), MANIFEST)
+    await running.until(lambda: bool(running.savepoints.result or running.faults))
+    assert running.faults == []
+    assert running.savepoints.result is not None
+    assert "does not exist" in (running.savepoints.result.error or "")
 
 
 async def begun(folder: Path, place: str, record: RecordZnode, start: str = "words-2-2") -> None:
