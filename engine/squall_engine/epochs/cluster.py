@@ -49,7 +49,7 @@ from squall_engine.epochs.member import Member, MemberState
 from squall_engine.epochs.messages import Hello, Report, Restore, ToCoordinator, ToWorker
 from squall_engine.epochs.parts import EpochSettings, PartStore
 from squall_engine.epochs.record import RecordZnode, claim
-from squall_engine.epochs.savepoints import Savepoints, begin_with
+from squall_engine.epochs.savepoints import Savepoints, Taking, begin_with
 from squall_engine.epochs.taking_part import Engine, TakingPart
 
 log = get_logger(__name__)
@@ -376,11 +376,19 @@ class ClusterEpochs:
             self._begun_when_drained = None
             return False
         request = None if self._base is None else self._base.savepoint
-        if request is not None and request.stop:
+        if request is not None and request.stop and self._may_have_halted:
             return not driver.has_batches  # no other epoch completes
         if self._begun_when_drained is None:
             self._begun_when_drained = driver.begun
         return driver.confirmed > self._begun_when_drained and not driver.has_unconfirmed
+
+    @property
+    def _may_have_halted(self) -> bool:
+        """Whether a savepoint that stops may have been taken. Only the worker that coordinates
+        knows that it has failed; a topology has drained once all of them have."""
+        if self._chief != self._own:
+            return True
+        return self._savepoints is not None and self._savepoints.state is Taking.HALTED
 
     # ---- messages ----
 

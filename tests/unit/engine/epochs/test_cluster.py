@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from squall import TopologyBuilder
 from squall.testing import ReplayableSpout
 from squall_common.cluster.stores.memory import MemoryEnsemble, MemoryStore
+from squall_common.cluster.values import SavepointRequest, StormBase, TopologyStatus
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import SquallError
 from squall_common.state.checkpoint_store import CheckpointStore
@@ -19,6 +24,7 @@ from squall_common.topology.model import WorkerSlot
 from squall_common.topology.prepared import prepare
 from squall_engine.epochs import cluster
 from squall_engine.epochs.cluster import ClusterEpochs, Image, incarnation_of
+from squall_engine.epochs.driver import EpochDriver
 
 SLOT = WorkerSlot("a", 6700)
 
@@ -135,3 +141,23 @@ async def test_a_store_that_hangs_holds_up_the_end_for_as_long_as_it_may(
         goes_on.set()
     with pytest.raises(asyncio.CancelledError):
         await restoring
+
+
+async def test_a_savepoint_that_has_failed_to_stop_a_topology_does_not_cut_its_kill_short(
+    tmp_path: Path,
+) -> None:
+    """The request stays in the status: what came last would be in no checkpoint and no sink."""
+    worker = await one_worker(tmp_path)
+    await worker.epochs.restore()
+    (tmp_path / "file").write_text("")
+    base = StormBase("words", 1, TopologyStatus.ACTIVE, 1, {})
+    failing = SavepointRequest("one", int(time.time() * 1000), str(tmp_path / "file"), stop=True)
+    worker.epochs.follow(base)
+    worker.epochs.follow(replace(base, savepoint=failing))
+    driver = SimpleNamespace(begun=3, confirmed=3, has_batches=False, has_unconfirmed=False)
+    worker.epochs._taking_part.driver = cast(EpochDriver, driver)
+    assert not worker.epochs.has_drained(True)
+    driver.begun = driver.confirmed = 4
+    assert worker.epochs.has_drained(True)
+    driver.stop_commits = lambda secs: asyncio.sleep(0)
+    await worker.epochs.close(1.0)
