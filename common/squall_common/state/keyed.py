@@ -138,20 +138,24 @@ class KeyedState(KeyValueState):
         put_at = self._put_at.get(key) if self._put_at else None
         return Entry(value, self._owners.get(key, _SELF), put_at)
 
-    def put_back(self, key: Hashable, entry: Entry | None) -> None:
-        """Make the entry of a key what it was, with its owner and its time."""
-        if entry is None:
-            self.delete(key)
-            return
-        if key in self._values:
-            self._disown(key)
-        if entry.owner is not _SELF:
-            self._owners[key] = entry.owner
-            self._bound += entry.owner is _BOUND
-        self._values[key] = entry.value
-        self._changed[key] = entry.value
-        if entry.put_at is not None:
-            self._put_at[key] = entry.put_at
+    def put_back(self, entries: Mapping[Hashable, Entry | None]) -> None:
+        """Make entries what they were, with their owners and times."""
+        timed = False
+        for key, entry in entries.items():
+            if entry is None:
+                self.delete(key)
+                continue
+            if key in self._values:
+                self._disown(key)
+            if entry.owner is not _SELF:
+                self._owners[key] = entry.owner
+                self._bound += entry.owner is _BOUND
+            self._values[key] = entry.value
+            self._changed[key] = entry.value
+            if entry.put_at is not None:
+                self._put_at[key] = entry.put_at
+                timed = True
+        if timed:  # once: it looks at all keys
             self._put_at = dict(sorted(self._put_at.items(), key=lambda one: one[1]))
 
     def use(self, key: Hashable) -> None:

@@ -51,11 +51,10 @@ class UndoableState(KeyValueState):
         before = self._before
         for key, data in self._copies.items():
             # Its owner is that of before, whether it was replaced as well or not.
-            entry = before.get(key) or self._entry(key)
-            assert entry is not None
-            before[key] = entry._replace(value=self._codec.decode_rows(data)[0][0])
-        for key, was in before.items():
-            inner.put_back(key, was)
+            entry = before[key] if key in before else self._entry(key)
+            if entry is not None:  # otherwise it has expired since
+                before[key] = entry._replace(value=self._codec.decode_rows(data)[0][0])
+        inner.put_back(before)
         self._before, self._copies = {}, {}
 
     def get(self, key: Hashable, default: Any = None) -> Any:

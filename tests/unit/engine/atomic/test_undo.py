@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from squall_common.state import keyed
 from squall_common.state.keyed import NO_KEY, KeyedState
 from squall_engine.atomic.undo import BatchKeys, BatchState, UndoableState
 from squall_engine.core.codec import ValueCodec
@@ -41,6 +44,40 @@ def test_an_entry_of_the_task_stays_one_when_a_tuple_that_deleted_it_fails() -> 
     assert inner.bound == 1
     assert inner.get("total") == 1
     assert restored(inner).bound == 1
+
+
+def test_an_entry_that_expires_while_a_try_fails_stays_away() -> None:
+    now, codec = [0.0], ValueCodec()
+    for puts in (False, True):
+        now[0] = 0.0
+        inner = KeyedState(128, codec, ttl_secs=10, clock=lambda: now[0])
+        seen = UndoableState(inner, codec)
+        inner.put("ann", [1])
+        now[0] = 9.0
+        seen.begin("ann")
+        seen.get("ann").append(2)
+        now[0] = 11.0
+        assert seen.get("ann") is None
+        if puts:
+            seen.put("ann", [3])
+        seen.undo()
+        assert seen.get("ann") is None
+
+
+def test_many_entries_that_expire_are_undone_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    codec, sorts = ValueCodec(), []
+    inner = KeyedState(128, codec, ttl_secs=1e9)
+    seen = UndoableState(inner, codec)
+    for key in range(100):
+        inner.put(key, key)
+    times = {key: inner.entry(key) for key in range(100)}
+    monkeypatch.setattr(keyed, "sorted", lambda *a, **b: sorts.append(a) or sorted(*a, **b), False)
+    seen.begin(0)
+    for key in range(100):
+        seen.put(key, -1)
+    seen.undo()
+    assert len(sorts) == 1
+    assert {key: inner.entry(key) for key in range(100)} == times
 
 
 def test_an_entry_keeps_its_key_when_a_tuple_of_another_fails() -> None:
