@@ -339,11 +339,28 @@ class EpochDriver:
             kept.atomic.state = kept.shown
         if kept.windowed:
             self._restore_windows(built.task, kept)
+        self._refuse_another_kind(kept, built.task.task)
         if isinstance(user, RewindableSpout):
             positions = {} if part is None else self._settings.parts.positions_of(part, kept.name)
             await self._rewind(built.task, user, positions, is_first_run=part is None)
         elif isinstance(user, TransactionalSink) and part is not None:
             kept.pending = self._settings.parts.batches_of(part, kept.name)
+
+    def _refuse_another_kind(self, kept: _Kept, task: int) -> None:
+        """A component cannot go on with what its class does not take: that would be in no later
+        epoch. Raises ComponentStartError."""
+        component, part = kept.name[0], self._part_of(kept.name[0])
+        allow = self._host.options.topology.topology_checkpoint_allow_non_restored_state
+        if part is None or allow:
+            return
+        has = None
+        if any(one.batches for one in part.tasks) and not isinstance(kept.user, TransactionalSink):
+            has = "rows that are not written yet, and is not a TransactionalSink any more"
+        elif any(one.keys for one in part.tasks) and kept.state is None:
+            has = "state, and is neither a StatefulBolt nor a WindowedBolt any more"
+        if has is not None:
+            error = restore_error([f"{component!r} has {has}"], "the last checkpoint")
+            raise ComponentStartError(component, task, error.message, hint=error.hint)
 
     def _restore_windows(self, task: Task, kept: _Kept) -> None:
         """The windows of a task are one entry of state, which belongs to the task."""

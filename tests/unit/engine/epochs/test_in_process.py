@@ -30,6 +30,7 @@ from squall import (
 from squall.testing import ReplayableSpout
 from squall_common.state.checkpoint_store import CheckpointStore
 from squall_common.state.errors import StateDamagedError
+from squall_common.state.inspect import last_checkpoint
 from squall_common.state.manifest import decode_manifest
 from squall_engine.epochs import coordinating, in_process
 from squall_engine.epochs.driver import EpochDriver
@@ -204,6 +205,55 @@ def test_key_groups_move_to_another_number_of_tasks_and_back(tmp_path: Path) -> 
     run(tmp_path, rows=600, tasks=2)
     run(tmp_path, rows=1_300, tasks=5)
     run(tmp_path, tasks=2)
+
+
+class Pass(Bolt):
+    outputs = ["word", "count"]
+
+    def execute(self, tup: Tuple) -> None:
+        self.emit([tup["word"], 0])
+
+
+class Stuck(TransactionalSink):
+    def commit(self, batches: Sequence[RowBatch]) -> None:
+        raise OSError("the database is away")
+
+
+def test_a_component_of_another_kind_does_not_drop_what_it_had(tmp_path: Path) -> None:
+    """State and rows would be in no checkpoint after the first one of the new kind."""
+
+    def build(sink: Bolt, count: Bolt) -> Any:
+        builder = TopologyBuilder()
+        builder.spout("words", Words(ROWS[:100]))
+        builder.bolt("count", count).fields("words", "word")
+        builder.bolt("write", sink).shuffle("count")
+        return builder.build()
+
+    with LocalCluster() as cluster:
+        cluster.submit_topology("words", conf(tmp_path), build(Stuck(), Count()))
+        cluster.wait_until(
+            lambda: all(_has_any(tmp_path, name) for name in ("count", "write")), 60.0
+        )
+        cluster.kill_topology("words", 0.2)  # its rows cannot be written
+    for sink, count, what in (
+        (Pass(), Count(), "'write' has rows that are not written yet"),
+        (Write(), Pass(), "'count' has state"),
+    ):
+        with LocalCluster() as cluster, pytest.raises(SquallError, match=what):
+            cluster.submit_topology("words", conf(tmp_path), build(sink, count))
+    dropped = {"topology.checkpoint.allow.non.restored.state": True}
+    with LocalCluster() as cluster:
+        cluster.submit_topology("words", conf(tmp_path) | dropped, build(Pass(), Pass()))
+
+
+def _has_any(folder: Path, component: str) -> bool:
+    """Whether a component has state or rows in the last checkpoint."""
+    store = CheckpointStore(str(folder))
+    manifest = last_checkpoint(store, "words")
+    if manifest is None:
+        return False
+    part = manifest.components[component].tasks[0]
+    return bool(part.keys or part.batches)
 
 
 def test_rows_that_cannot_be_written_are_written_later(
