@@ -96,7 +96,8 @@ class RewindableKafkaSpout(RewindableSpout):
         """`start` is where the partitions begin that are there at the first run: "earliest",
         "latest", or a time. All later starts go on from the last checkpoint; until there is one, a
         start is the first run. Partitions that appear later are found within `refresh_secs`, and
-        are read from their first record.
+        are read from their first record. A topic that is left out is not read any more; if it is
+        given again later, it is read on from where that was.
 
         `fields`, `key`, `value`, `translator`, `config` and `config_env` are those of `KafkaSpout`.
 
@@ -174,7 +175,10 @@ class RewindableKafkaSpout(RewindableSpout):
     def seek(self, positions: Mapping[Any, Any]) -> None:
         """Begin where the last checkpoint ended. Raises SquallError if the broker does not say what
         partitions there are."""
-        self._at = {(split[0], split[1]): at for split, at in positions.items()}
+        # Positions of topics that are not wanted any more stay in the checkpoints.
+        self._at = {
+            (split[0], split[1]): at for split, at in positions.items() if split[0] in self._topics
+        }
         if self.is_first_run:
             self._begin()
             self._look_at = self._now() + self._refresh_secs
