@@ -65,13 +65,18 @@ def test_an_entry_that_expires_while_a_try_fails_stays_away() -> None:
 
 
 def test_many_entries_that_expire_are_undone_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    codec, sorts = ValueCodec(), []
+    codec, sorts = ValueCodec(), list[Any]()
     inner = KeyedState(128, codec, ttl_secs=1e9)
     seen = UndoableState(inner, codec)
     for key in range(100):
         inner.put(key, key)
     times = {key: inner.entry(key) for key in range(100)}
-    monkeypatch.setattr(keyed, "sorted", lambda *a, **b: sorts.append(a) or sorted(*a, **b), False)
+
+    def noted(*given: Any, **how: Any) -> list[Any]:
+        sorts.append(given)
+        return sorted(*given, **how)
+
+    monkeypatch.setattr(keyed, "sorted", noted, raising=False)
     seen.begin(0)
     for key in range(100):
         seen.put(key, -1)

@@ -150,7 +150,7 @@ async def test_a_savepoint_that_has_failed_to_stop_a_topology_does_not_cut_its_k
     worker = await one_worker(tmp_path)
     await worker.epochs.restore()
     (tmp_path / "file").write_text("")
-    base = StormBase("words", 1, TopologyStatus.ACTIVE, 1, {})
+    base = StormBase("words", TopologyStatus.ACTIVE, 1, {"words": 1}, 1)
     failing = SavepointRequest("one", int(time.time() * 1000), str(tmp_path / "file"), stop=True)
     worker.epochs.follow(base)
     worker.epochs.follow(replace(base, savepoint=failing))

@@ -19,7 +19,7 @@ from squall_common.errors import SquallError
 from squall_common.state.checkpoint_store import CheckpointStore
 from squall_common.state.errors import StateError, StateStoreError
 from squall_common.state.manifest import ComponentPart, Manifest, TaskPart, decode_manifest
-from squall_common.state.savepoint import open_savepoint
+from squall_common.state.savepoint import find_savepoint, open_savepoint
 from squall_common.topology.serialization import Registry
 from squall_engine.core.codec import ValueCodec
 from squall_engine.epochs import savepoints
@@ -184,7 +184,7 @@ async def test_nothing_begins_while_it_is_not_known_whether_it_was_to_stop(
     running = Running(tmp_path)
     request = await running.ask(stop=True)
     await running.complete(8)
-    find, away = savepoints.find_savepoint, True
+    find, away = find_savepoint, True
     looks = 0
 
     def find_later(store: CheckpointStore) -> Any:
