@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -41,7 +42,10 @@ def with_savepoint(
             f"{_KEY} is set, and the topology takes no checkpoints",
             hint="set topology.checkpoint.interval.secs and topology.state.url",
         )
-    place = given if "/" in given else place_in(folder_of(url, name), given)
+    if "/" not in given:
+        place = place_in(folder_of(url, name), given)
+    else:  # workers run in other folders
+        place = given if "://" in given else os.path.abspath(given)
     savepoint = open_savepoint(place, name)
     wanted = {
         component.id: Wanted(component.kind is ComponentKind.SPOUT, task_count(component, options))

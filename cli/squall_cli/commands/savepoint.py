@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +67,8 @@ def command(
     """
     if sum((stop or name is not None, lists, remove is not None)) > 1:
         raise click.UsageError("--list and --remove go with --to only, and not with each other")
+    if folder is not None and "://" not in folder:
+        folder = os.path.abspath(os.path.expanduser(folder))  # workers have other folders
     if lists:
         _list(_folder(settings, topology_name, folder), topology_name, as_json=as_json)
     elif remove is not None:

@@ -123,6 +123,11 @@ class CheckpointStore:
         )
 
 
+def is_relative(url: str) -> bool:
+    """Whether a place means something else in each process: a path that does not begin with /."""
+    return "://" not in url and not url.startswith("/")
+
+
 def _path_of(url: str) -> str:
     scheme, found, path = url.partition("://")
     return path if found and scheme == "file" else url

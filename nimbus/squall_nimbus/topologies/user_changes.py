@@ -21,6 +21,7 @@ from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import LEVELS, get_logger
 from squall_common.errors import InvalidTopologyError, SquallError
 from squall_common.names import topology_name_of
+from squall_common.state.checkpoint_store import is_relative
 from squall_common.state.savepoint import name_problem
 from squall_common.topology.model import WorkerSlot
 from squall_nimbus.topologies.credentials import CredentialsKeeper
@@ -82,6 +83,11 @@ class UserChanges:
         that is not possible now."""
         if (why := name_problem(request.name)) is not None:
             raise InvalidTopologyError(f"{request.name!r} cannot be a savepoint's name: {why}")
+        if request.folder is not None and is_relative(request.folder):
+            raise InvalidTopologyError(
+                f"the folder {request.folder!r} is relative: each worker would take it for another "
+                "one; give a URL, or a path that begins with /"
+            )
         async with self._lifecycle.locks.hold(name):
             topology_id, base = await self._lifecycle.find(name)
             if base.status not in (TopologyStatus.ACTIVE, TopologyStatus.INACTIVE):

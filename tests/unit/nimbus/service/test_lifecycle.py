@@ -698,3 +698,15 @@ async def test_the_leader_is_named_soon_even_if_zookeeper_hangs(nimbus, monkeypa
     with pytest.raises(ThriftApplicationError, match=r"ZooKeeper: it did not answer within 0.05 s"):
         await asyncio.wait_for(nimbus.call("getLeader"), 5)
     monkeypatch.undo()
+
+
+async def test_a_savepoint_in_a_relative_folder_is_refused(nimbus) -> None:
+    """It would be in the folder of a worker, which is removed with the topology."""
+    topology_id = await nimbus.submit(conf=_CHECKPOINTS, struct=in_python())
+    request = storm.SavepointRequest(name="one", asked_ms=1, folder="kept")
+    with pytest.raises(storm.InvalidTopologyException, match="'kept' is relative"):
+        await nimbus.call("savepoint", "wordcount", request)
+    assert (await base(nimbus, topology_id)).savepoint is None
+    request.folder = "/kept"
+    await nimbus.call("savepoint", "wordcount", request)
+    assert (await base(nimbus, topology_id)).savepoint.folder == "/kept"
