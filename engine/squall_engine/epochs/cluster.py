@@ -99,10 +99,12 @@ def incarnation_of(assignment_zxid: int, launch: int, image: Image) -> int:
 def placement_name(
     topology_id: str, components: Mapping[int, str], routes: Mapping[int, WorkerSlot]
 ) -> str:
-    """A name of what all tasks are, and where. Workers that know the same have the same, and take
-    no notice of others: a rescaled topology has other tasks of the same numbers."""
+    """A name of where all tasks are. Workers that know the same have the same, and take no notice
+    of others. `components`, if the topology was rescaled: what each task is, as before it had
+    others of the same numbers."""
     known = "\n".join(
-        f"{task} {components.get(task)} {slot}" for task, slot in sorted(routes.items())
+        f"{task} {components.get(task)} {slot}" if components else f"{task} {slot}"
+        for task, slot in sorted(routes.items())
     )
     return hashlib.blake2b(f"{topology_id}\n{known}".encode(), digest_size=8).hexdigest()
 
@@ -137,7 +139,10 @@ class ClusterEpochs:
         if url is None:
             raise SquallError("topology.checkpoint.interval.secs needs topology.state.url")
         topology = prepared.topology
-        self._named = partial(placement_name, topology_id, prepared.task_to_component)
+        # Others have the name that workers of the version before know.
+        rescaled = bool(options.topology_component_tasks)
+        components = prepared.task_to_component if rescaled else {}
+        self._named = partial(placement_name, topology_id, components)
         self.placement = self._named(routes)
         self._topology = name
         self._topology_id = topology_id

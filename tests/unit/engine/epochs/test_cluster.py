@@ -8,7 +8,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -36,13 +36,16 @@ class Words(ReplayableSpout):
 class OneWorker:
     """The only worker of a topology."""
 
-    def __init__(self, folder: Path, store: MemoryStore) -> None:
+    def __init__(
+        self, folder: Path, store: MemoryStore, more: dict[str, Any] | None = None
+    ) -> None:
         builder = TopologyBuilder()
         builder.spout("words", Words([["the"]]))
         conf = {
             "topology.checkpoint.interval.secs": 60,
             "topology.state.url": str(folder),
             "topology.acker.executors": 0,
+            **(more or {}),
         }
         prepared = prepare(builder.build(), conf)
         self.images: list[Image] = []
@@ -161,3 +164,13 @@ async def test_a_savepoint_that_has_failed_to_stop_a_topology_does_not_cut_its_k
     assert worker.epochs.has_drained(True)
     driver.stop_commits = lambda secs: asyncio.sleep(0)
     await worker.epochs.close(1.0)
+
+
+async def test_a_rescaled_topology_has_another_name_for_its_placement(tmp_path: Path) -> None:
+    worker = await one_worker(tmp_path)
+    store = MemoryStore(MemoryEnsemble())
+    await store.start()
+    rescaled = OneWorker(tmp_path, store, {"topology.component.tasks": {"words": 1}})
+    assert worker.epochs.placement != rescaled.epochs.placement
+    await worker.epochs.close(1.0)
+    await rescaled.epochs.close(1.0)

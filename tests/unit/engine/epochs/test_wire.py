@@ -92,3 +92,11 @@ def test_a_placement_of_a_rescaled_topology_has_another_name() -> None:
     before = placement_name("words-1", {1: "count", 2: "words"}, {1: one, 2: two})
     after = placement_name("words-1", {1: "count", 2: "count"}, {1: one, 2: two})
     assert before != after
+    # Asked by a worker that knows fewer tasks.
+    assert after != placement_name("words-1", {1: "count"}, {1: one, 2: two})
+
+
+def test_workers_of_the_version_before_and_of_this_one_meet() -> None:
+    """A rolling restart has both at once. (The version before has rescaled nothing.)"""
+    routes = {2: WorkerSlot("a", 6701), 1: WorkerSlot("a", 6700)}
+    assert placement_name("words-1", {}, routes) == "352e6b0b6236ad63"
