@@ -225,8 +225,8 @@ class RewindableKafkaSpout(RewindableSpout):
     def _beginnings(self, splits: Sequence[Split]) -> dict[Split, int]:
         """Where partitions begin that do not begin with their first record."""
         ends = {split: self._ends(split)[1] for split in splits}
-        if not isinstance(self._start, datetime):
-            return ends
+        if not splits or not isinstance(self._start, datetime):
+            return ends  # (The client refuses to be asked about no partition.)
         millis = int(self._start.timestamp() * 1000)
         try:
             found = self._consumer.offsets_for_times(
