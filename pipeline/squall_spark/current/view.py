@@ -285,7 +285,8 @@ class View:
 
     def _clean(self, spark: SparkSession, current: str) -> None:
         """Delete versions that are older than those that are kept, and those that never were the
-        current one: what a killed driver has left has the number of the current one."""
+        current one: what a killed driver has left has the number of the current one. Later ones are
+        those of a driver that has taken over while this one was paused."""
         names = (self._folder / _VERSIONS).names()
         number = current.partition("-")[0]
         before = sorted(
@@ -297,7 +298,7 @@ class View:
         jvm: Any = spark.sparkContext._jvm
         conf = spark.sparkContext._jsc.hadoopConfiguration()
         for name in names:
-            if name not in kept:
+            if name not in kept and name.partition("-")[0] <= number:
                 path = jvm.org.apache.hadoop.fs.Path(self.folder_of(name))
                 path.getFileSystem(conf).delete(path, True)
         for switch in self._switches():

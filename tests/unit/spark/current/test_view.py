@@ -73,6 +73,16 @@ def test_a_paused_driver_does_not_undo_what_another_has_merged(tmp_path: Path) -
     assert (tmp_path / "_current").read_text() == "000000005-e"
 
 
+def test_a_driver_that_was_paused_after_its_switch_deletes_nothing_newer(tmp_path: Path) -> None:
+    """Another one has taken over meanwhile: the current version is its."""
+    view = make(tmp_path)
+    make(tmp_path, replace(VERSION, name="000000002-b"))
+    (tmp_path / "_versions" / "000000003-c").mkdir()  # which is being written
+    spark = MagicMock()
+    view._clean(spark, VERSION.name)
+    assert not spark.sparkContext._jvm.org.apache.hadoop.fs.Path.called
+
+
 def test_all_folders_of_a_version_are_durable_before_the_link_is_switched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
