@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import ssl
 import time
@@ -32,6 +33,7 @@ _ANYWHERE = ("0.0.0.0", "::")
 _NIMBUS_CALL = ("getLeader",)
 _SUPERVISOR_CALL = ("getLocalAssignmentForStorm", "doctor")
 _DRPC_CALL = ("fetchRequest", "")
+_DRPC_PATH = "/drpc/%01"  # no function has such a name; of other paths strangers learn, too
 
 
 def look(conf: Mapping[str, Any]) -> Facts:
@@ -98,13 +100,13 @@ def _certificates(options: NimbusOptions) -> Iterator[Certificate]:
 
 async def _network(conf: Mapping[str, Any]) -> tuple[list[Listener], list[str] | None]:
     options = NimbusOptions.read(conf)
-    probes = [probe(*one) for one in _ports(conf)]
+    probes = [probe(*one) for one in listeners_of(conf)]
     zookeeper = asyncio.to_thread(_zookeeper, options)
     *listeners, allowed = await asyncio.gather(*probes, zookeeper)
     return listeners, allowed  # type: ignore[return-value]
 
 
-def _ports(conf: Mapping[str, Any]) -> Iterator[tuple[str, str, int, Any, tuple[str, ...]]]:
+def listeners_of(conf: Mapping[str, Any]) -> Iterator[tuple[str, str, int, Any, tuple[str, ...]]]:
     """Name, host, port, Thrift service (None: HTTP) and a call or path of each listener."""
     nimbus, supervisor = NimbusOptions.read(conf), SupervisorOptions.read(conf)
     drpc, ui, viewer = DrpcOptions.read(conf), UiOptions.read(conf), LogviewerOptions.read(conf)
@@ -116,7 +118,7 @@ def _ports(conf: Mapping[str, Any]) -> Iterator[tuple[str, str, int, Any, tuple[
         "DRPC invocations", host, drpc.drpc_invocations_port,
         storm.DistributedRPCInvocations, _DRPC_CALL,
     )  # fmt: skip
-    yield "DRPC over HTTP", host, drpc.drpc_http_port, None, ("/",)
+    yield "DRPC over HTTP", host, drpc.drpc_http_port, None, (_DRPC_PATH,)
     yield "UI", ui.ui_host or host, ui.ui_port, None, ("/api/v1/cluster/summary",)
     yield "Logviewer", host, viewer.logviewer_port, None, ("/api/v1/listLogs",)
     for name, port in (
@@ -178,7 +180,7 @@ async def _ask_http(host: str, port: int, path: str) -> Answer:
                 f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
             )
             head = await reader.readline()
-        except OSError:
+        except (OSError, ValueError):  # ValueError: a line without an end is not HTTP
             continue
         finally:
             writer.close()
@@ -201,19 +203,18 @@ def _zookeeper(options: NimbusOptions) -> list[str] | None:
     client = KazooClient(hosts=hosts, timeout=_PROBE_SECS)
     try:
         client.start(timeout=_PROBE_SECS)
-        allowed = []
+        root = options.storm_zookeeper_root
         try:
-            children = client.get_children(options.storm_zookeeper_root)
-            allowed.append("read")
-            acls = [
-                acl
-                for child in ["", *(f"/{child}" for child in children)]
-                for acl in client.get_acls(options.storm_zookeeper_root + child)[0]
-            ]
+            children = client.get_children(root)
         except NoNodeError:
             return None
         except NoAuthError:
             return []
+        allowed, acls = ["read"], []
+        for path in [root, *(f"{root}/{child}" for child in children)]:
+            # One that strangers may not look at says nothing about the others.
+            with contextlib.suppress(NoAuthError, NoNodeError):
+                acls += client.get_acls(path)[0]
         if any(acl.id.scheme == "world" and acl.perms & _WRITES for acl in acls):
             allowed.append("change")
         return allowed

@@ -6,10 +6,13 @@ import asyncio
 import json
 import socket
 from pathlib import Path
+from typing import Self
 
 import jsonschema
 import pytest
 from aiohttp import web
+from kazoo.exceptions import NoAuthError
+from kazoo.security import ACL, make_acl
 from tests.support.json_schemas import schemas
 from tests.support.nimbus_service import LocalNimbus
 from tests.support.secured_nimbus import Certificates, secured_nimbus
@@ -18,12 +21,15 @@ from squall_cli.doctor import node
 from squall_cli.doctor.doors import Answer
 from squall_cli.doctor.node import probe
 from squall_cli.main import run
+from squall_common.config.options.typed import NimbusOptions
 from squall_common.daemon.web import Route, WebServer
 from squall_nimbus.service.limits import LIMITS
 from squall_thrift import storm
 from squall_thrift.serving.server import ThriftServer
 
 LOCAL = "127.0.0.1"
+READ_ACL = make_acl("world", "anyone", read=True)
+WORLD = make_acl("world", "anyone", all=True)
 
 
 async def test_a_stranger_gets_an_answer_of_an_open_nimbus_and_none_of_a_secured_one(
@@ -101,3 +107,56 @@ async def test_the_probe_of_one_door_does_not_wait_for_another() -> None:
         assert (await probe("DRPC", LOCAL, 1, None, ("/",))).answer is Answer.NOTHING_LISTENS
         assert not slow.done()
         slow.cancel()
+
+
+class _ZooKeeper:
+    """One whose access lists differ from child to child."""
+
+    def __init__(self, lists: dict[str, ACL | None]) -> None:
+        self._lists = lists  # None: strangers may not see the list
+
+    def __call__(self, **_: object) -> Self:
+        return self
+
+    def start(self, timeout: float) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def get_children(self, path: str) -> list[str]:
+        self._list(path)
+        return [child.rpartition("/")[2] for child in self._lists if child != path]
+
+    def get_acls(self, path: str) -> tuple[list[ACL], None]:
+        return [self._list(path)], None
+
+    def _list(self, path: str) -> ACL:
+        found = self._lists[path]
+        if found is None:
+            raise NoAuthError
+        return found
+
+
+@pytest.mark.parametrize(
+    ("lists", "allowed"),
+    [
+        ({"/storm": READ_ACL, "/storm/a": WORLD, "/storm/b": None}, ["read", "change"]),
+        ({"/storm": READ_ACL, "/storm/b": None}, ["read"]),
+        ({"/storm": None, "/storm/b": None}, []),
+    ],
+)
+def test_one_closed_child_does_not_close_zookeeper(
+    monkeypatch: pytest.MonkeyPatch, lists: dict[str, ACL | None], allowed: list[str]
+) -> None:
+    monkeypatch.setattr("kazoo.client.KazooClient", _ZooKeeper(lists))
+    assert node._zookeeper(NimbusOptions()) == allowed
+
+
+async def test_a_listener_of_another_kind_is_no_traceback() -> None:
+    async def flood(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"x" * 1_000_000)
+
+    async with await asyncio.start_server(flood, LOCAL) as server:
+        port = server.sockets[0].getsockname()[1]
+        assert (await probe("UI", LOCAL, port, None, ("/",))).answer is Answer.REFUSES

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from tests.component.drpc.conftest import Serve, until
 
+from squall_cli.doctor.doors import Answer
+from squall_cli.doctor.node import listeners_of, probe
+from squall_common.config.load import load_conf
 from squall_drpc import AsyncDRPCClient, DRPCError, Reason
 from squall_drpc.batches import INVOCATIONS, Settlement
 from squall_drpc.server.daemon import DrpcServer
@@ -269,3 +272,15 @@ async def test_a_client_goes_on_to_a_server_that_answers(serve: Serve) -> None:
                 assert await asked == "r"
     with pytest.raises(DRPCError, match="no DRPC server can be reached"):
         await client.execute("f", "")
+
+
+async def test_the_doctor_finds_the_doors_of_an_open_server(serve: Serve) -> None:
+    async with serve() as server:
+        ports = {
+            "drpc.port": server.callers.port,
+            "drpc.invocations.port": server.workers.port,
+            "drpc.http.port": server.http.port,
+        }
+        doors = [one for one in listeners_of({**load_conf(), **ports}) if one[2] in ports.values()]
+        found = [await probe(*one) for one in doors]
+    assert [one.answer for one in found] == [Answer.ANSWERS] * 3

@@ -16,7 +16,10 @@ from tests.component.drpc.conftest import until
 from tests.support.nimbus_service import package, topology
 from tests.support.secured_nimbus import Certificates, SecuredNimbus, secured_nimbus
 
+from squall_cli.doctor.doors import Answer
+from squall_cli.doctor.node import listeners_of, probe
 from squall_common.authentication.worker_identity import WorkerCredentials, identity_json
+from squall_common.config.load import load_conf
 from squall_common.config.options.typed import ClientOptions, DrpcOptions
 from squall_common.daemon.ports import free_ports
 from squall_common.errors import ConfigError
@@ -219,6 +222,17 @@ async def test_others_get_nothing_and_do_not_learn_why(site: Site) -> None:
     refused = {(one["action"], one["principal"]) for one in site.audit()}
     assert ("execute", "user:eve") in refused
     assert ("authenticate", None) in refused
+
+
+async def test_the_doctor_finds_its_doors_closed(site: Site) -> None:
+    ports = {
+        "drpc.port": site.server.callers.port,
+        "drpc.invocations.port": site.server.workers.port,
+        "drpc.http.port": site.server.http.port,
+    }
+    doors = [one for one in listeners_of({**load_conf(), **ports}) if one[2] in ports.values()]
+    found = [await probe(*one) for one in doors]
+    assert [one.answer for one in found] == [Answer.REFUSES] * 3
 
 
 async def test_only_workers_of_the_owner_fetch(site: Site) -> None:
