@@ -62,6 +62,16 @@ class _Known:
     sums: dict[str, Flow]
 
 
+@dataclass(frozen=True, slots=True)
+class _Followed:
+    """What followed from sums, at a time in the topology's uptime."""
+
+    flows: Mapping[str, Flow]
+    busiest: Mapping[str, tuple[str, float]]
+    most: Mapping[str, float]
+    uptime_secs: int
+
+
 class TopologyState:
     """One topology over time."""
 
@@ -75,6 +85,7 @@ class TopologyState:
         self.follows_sums = False
         self.info: storm.TopologyInfo | None = None
         self._known: _Known | None = None
+        self._followed: _Followed | None = None  # the last time that rates followed from sums
         # What is judged, where it follows from sums, and when it was made.
         self._judged: dict[str, dict[str, Any]] = {}
         self._judged_at = float("-inf")
@@ -83,19 +94,28 @@ class TopologyState:
         """Take in what was seen; the state as JSON."""
         if seen.sums is None:
             self._sums.clear()
+            self._followed = None
         have_sums = seen.sums is not None and self._sums.take(seen.sums)
         self.info, self.follows_sums = seen.info, have_sums and seen.reports is None
-        known = self._described(seen) if self.follows_sums else self._executors(seen)
+        if have_sums:
+            self._followed = _Followed(
+                self._sums.now(),
+                self._busiest(seen.page.workers or ()),
+                self._sums.most(),
+                seen.summary.uptime_secs,
+            )
+        followed = self._followed if have_sums or self._lacks_sums(seen) else None
+        from_sums = self.follows_sums or (followed is not None and not have_sums)
+        known = self._described(seen) if from_sums else self._executors(seen)
         components, steady, sums = known.components, known.steady, known.sums
         judge = True
-        if have_sums:
-            flows, busiest = self._sums.now(), self._busiest(seen.page.workers or ())
-            components = _with_sums(components, flows, busiest, self._sums.most())
+        if followed is not None:
+            flows, busiest, most = followed.flows, followed.busiest, followed.most
+            components = _with_sums(components, flows, busiest, most)
             sums = {**sums, **{name: flow for name, flow in flows.items() if name in components}}
-            judge = not 0 <= now_secs - self._judged_at < _JUDGE_SECS
+            judge = have_sums and not 0 <= now_secs - self._judged_at < _JUDGE_SECS
             if judge:
-                flows = self._sums.steady()
-                self._judged = _with_sums(steady, flows, busiest, self._sums.most())
+                self._judged = _with_sums(steady, self._sums.steady(), busiest, most)
                 self._judged_at = now_secs
             steady = self._judged
         edges = _edges(seen.code, sums)
@@ -120,6 +140,16 @@ class TopologyState:
             else checkpoints_json(seen.page.checkpoints),
             "debug": bool(seen.page.debug_options and seen.page.debug_options.enable),
         }
+
+    def _lacks_sums(self, seen: Look) -> bool:
+        """Whether sums are missing for a moment, and what was read of the executors is older than
+        they are: it was not read again meanwhile. Then the last sums are shown until it was."""
+        return (
+            self._followed is not None
+            and seen.sums is not None
+            and seen.reports is None
+            and (seen.info.uptime_secs or 0) < self._followed.uptime_secs
+        )
 
     def _busiest(self, workers: Iterable[storm.WorkerSummary]) -> dict[str, tuple[str, float]]:
         """Of each component the busiest executor's name, and its share of time in `execute`."""

@@ -113,6 +113,30 @@ def sums_at(ms: int, executed: int) -> storm.SupervisorWorkerHeartbeat:
     )
 
 
+def test_sums_that_are_missing_for_a_moment_bring_back_no_old_figures() -> None:
+    """A worker of a large topology was started anew. What its executors did was last read when the
+    page was opened, an hour ago."""
+    state, page, old = TopologyState(), measured(), ui_structs.topology_info(uptime_secs=100)
+    silent = sums_at(0, 0)
+    silent.sums = None
+
+    def shown(uptime: int, info: storm.TopologyInfo, sums: Any) -> dict[str, Any]:
+        summary = ui_structs.summary(uptime_secs=uptime)
+        seen = Look(summary, ui_structs.code(), page, info, sums=[sums])
+        return state.look(seen, NOW + uptime)
+
+    before = shown(100, old, silent)["components"]["split"]["executeRate"]
+    for second in range(5):
+        shown(3_700 + second, old, sums_at(60_000 + 1_000 * second, 50 * second))
+    missing = shown(3_705, old, silent)
+    assert not state.follows_sums  # so that the executors are read anew
+    assert missing["components"]["split"]["executeRate"] == 50 != before
+    assert missing["edges"][0]["rate"] == 50
+    assert missing["findings"] == shown(3_706, old, silent)["findings"]
+    new = ui_structs.topology_info(uptime_secs=3_706)
+    assert shown(3_707, new, silent)["components"]["split"]["executeRate"] == before
+
+
 def test_a_large_topology_shows_what_its_workers_sums_say() -> None:
     """A rate that drops is shown at once, and nothing of the executors is read meanwhile."""
     state, info, page = TopologyState(), ui_structs.topology_info(), measured()
