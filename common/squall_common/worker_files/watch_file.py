@@ -3,8 +3,10 @@
 While it is valid the worker reports to Nimbus more often. The folder is the worker's, whose user
 the supervisor need not trust: the file is made anew each time, and no link is followed.
 
-    seconds between two reports, seconds between two sums by component or 0, until when
+    seconds between two reports, seconds between two sums by component, until when
     (CLOCK_MONOTONIC, which a machine shares); spaces between them
+
+Without sums by component it is the two others, as workers of earlier versions read it, too.
 """
 
 from __future__ import annotations
@@ -60,7 +62,8 @@ def write_watch(folder: Path, pace: Pace, until: float) -> None:
             os.unlink(WATCH_FILE, dir_fd=at)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(WATCH_FILE, flags, 0o644, dir_fd=at), "wb") as file:
-            file.write(f"{pace.report_secs} {pace.sums_secs or 0} {until}".encode())
+            sums = () if pace.sums_secs is None else (pace.sums_secs,)
+            file.write(" ".join(map(str, (pace.report_secs, *sums, until))).encode())
     finally:
         os.close(at)
 
@@ -70,10 +73,11 @@ def read_watch(folder: Path, now: float) -> Pace | None:
     or a part of one, counts as none."""
     try:
         with open_untrusted(folder / WATCH_FILE) as file:
-            report, sums, until = map(float, file.read(_BYTES_MAX).split())
+            report, *sums, until = map(float, file.read(_BYTES_MAX).split())
     except (OSError, ValueError):
         return None
-    if not (math.isfinite(report) and report > 0 and math.isfinite(sums) and sums >= 0):
+    paces = (report, *sums)
+    if len(sums) > 1 or not all(math.isfinite(secs) and secs > 0 for secs in paces):
         return None
     # `until` is at most some seconds away, unless another boot wrote it.
-    return Pace(report, sums or None) if now < until < now + 60 else None
+    return Pace(*paces) if now < until < now + 60 else None

@@ -27,6 +27,12 @@ def test_a_watch_is_valid_until_its_end(tmp_path: Path) -> None:
     assert read_watch(tmp_path, 110.0) == LARGE
 
 
+def test_a_worker_of_an_earlier_version_understands_a_watch_without_sums(tmp_path: Path) -> None:
+    """Workers go on while their supervisor is upgraded."""
+    write_watch(tmp_path, FAST, 108.0)
+    assert (tmp_path / WATCH_FILE).read_bytes().split() == [b"0.25", b"108.0"]
+
+
 def test_a_file_of_an_earlier_boot_means_nothing(tmp_path: Path) -> None:
     write_watch(tmp_path, FAST, 900_000.0)
     assert read_watch(tmp_path, 100.0) is None
@@ -37,14 +43,14 @@ def test_a_file_of_an_earlier_boot_means_nothing(tmp_path: Path) -> None:
     [
         b"",
         b"0.25",
-        b"0.25 108",
-        b"x 0 y",
-        b"nan 0 108",
-        b"-1 0 108",
-        b"0 0 108",
+        b"x 1 y",
+        b"nan 1 108",
+        b"-1 1 108",
+        b"0 108",
+        b"0.2 0 108",
         b"0.2 -1 108",
         b"0.2 inf 108",
-        b"0.2 0 1 2",
+        b"0.2 1 108 109",
     ],
 )
 def test_what_no_supervisor_writes_counts_as_none(tmp_path: Path, data: bytes) -> None:
