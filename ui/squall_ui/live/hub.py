@@ -269,7 +269,7 @@ class Hub:
             dear = read if sums is None else nimbus.read_last
             look = Look(
                 summary,
-                await read("getTopology", topology_id, max_age_secs=_CODE_AGE_SECS),
+                await dear("getTopology", topology_id, max_age_secs=_CODE_AGE_SECS),
                 await dear(
                     "getTopologyPageInfo", topology_id, ALL_TIME, False, max_age_secs=_PAGE_SECS
                 ),

@@ -8,8 +8,15 @@ import time
 from typing import Any
 
 import pytest
+from tests.support import ui_structs
 
-from squall_ui.live.hub import Feed, difference
+from squall_common.config.options.typed import ClientOptions
+from squall_common.telemetry.sums import ComponentSums, WorkerSums, encode_sums
+from squall_thrift import storm
+from squall_ui.live.hub import Feed, Hub, difference
+from squall_ui.live.state import TopologyState
+from squall_ui.nimbus.gateway import NimbusGateway
+from squall_ui.rest.text import Logviewers
 
 
 async def next_of(events: Any) -> Any:
@@ -84,3 +91,54 @@ async def test_who_asks_without_a_stream_gets_each_change_once_and_watches_for_a
     later = time.monotonic() + 4
     monkeypatch.setattr(time, "monotonic", lambda: later)
     assert feed.watchers == 0
+
+
+class LargeTopology:
+    """A Nimbus with a topology of 1,000 executors; from some moment on it answers nothing dear."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.stuck = False
+
+    async def connect(self, _: ClientOptions) -> LargeTopology:
+        return self
+
+    async def call(self, method: str, *_: Any, timeout_secs: float | None = None) -> Any:
+        if method in ("getTopology", "getTopologyPageInfo", "getTopologyInfoWithOpts"):
+            if self.stuck:
+                await asyncio.Event().wait()
+            return {
+                "getTopology": ui_structs.code,
+                "getTopologyPageInfo": ui_structs.topology_page,
+                "getTopologyInfoWithOpts": ui_structs.topology_info,
+            }[method]()
+        if method == "getTopologySummary":
+            return ui_structs.summary(num_executors=1_000)
+        if method == "getWorkerSums":
+            split = ComponentSums(executed=int(100 * self.now))
+            sums = encode_sums(WorkerSums(int(1_000 * self.now), {"split": split}))
+            return [
+                storm.SupervisorWorkerHeartbeat(
+                    storm_id=ui_structs.ID, executors=[], time_secs=0, port=6700, sums=sums
+                )
+            ]
+        return None
+
+    async def close(self) -> None: ...
+
+
+async def test_a_large_topology_moves_while_nimbus_answers_nothing_dear() -> None:
+    """Also when its code, which is read once a minute, would be read again."""
+    nimbus = LargeTopology()
+    gateway = NimbusGateway(ClientOptions(), connect=nimbus.connect, clock=lambda: nimbus.now)
+    hub = Hub(gateway, logviewers=Logviewers(), clock=lambda: nimbus.now)
+    feed, state = Feed(), TopologyState()
+    async with asyncio.timeout(30):
+        for second in range(100):
+            feed.ask(None)
+            nimbus.now, nimbus.stuck = float(second), second > 2
+            await hub._look_at_topology(ui_structs.ID, feed, state)
+    assert feed.state is not None
+    assert feed.state["error"] is None
+    assert feed.state["components"]["split"]["executeRate"] == 100
+    await gateway.close()
