@@ -354,7 +354,8 @@ def _with_sums(
             "executeMs": _round(flow.execute_ms),
             "processMs": 0.0 if spout else _round(flow.process_ms),
             "completeMs": _round(flow.complete_ms) if spout else 0.0,
-            "busyMean": _round(flow.busy / max(1, one["executors"])),
+            # (An async bolt executes several tuples at once.)
+            "busyMean": _round(min(1.0, flow.busy / max(1, one["executors"]))),
             "skew": _round(max(1.0, most.get(name, 0.0) / mean)) if mean > 0 else 1.0,
             "blocked": {
                 by: _round(min(1.0, waiting / tasks))

@@ -113,6 +113,23 @@ def sums_at(ms: int, executed: int) -> storm.SupervisorWorkerHeartbeat:
     )
 
 
+def test_an_async_bolt_of_a_large_topology_is_busy_at_most_all_the_time() -> None:
+    """It executes many tuples at once."""
+    state, info, page = TopologyState(), ui_structs.topology_info(), measured()
+    for second in range(3):
+        found = state.look(
+            Look(
+                ui_structs.summary(),
+                ui_structs.code(),
+                page,
+                info,
+                sums=[sums_at(60_000 + 1_000 * second, 8_000 * second)],
+            ),
+            NOW + second,
+        )
+    assert found["components"]["split"]["busyMean"] == 1.0
+
+
 def test_sums_that_are_missing_for_a_moment_bring_back_no_old_figures() -> None:
     """A worker of a large topology was started anew. What its executors did was last read when the
     page was opened, an hour ago."""
