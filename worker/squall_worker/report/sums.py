@@ -51,7 +51,10 @@ class SumsReport:
         self._clock = clock
         self._began = began
         self._components: Mapping[str, ComponentSums] = {}
-        self._next_read = 0.0  # on the clock's monotonic time
+        self._read_at = self._next_read = 0.0  # on the clock's monotonic time
+        # Set once the last reading has been made: a loop that was stuck has but one to make up for.
+        self._taken = threading.Event()
+        self._taken.set()
         self._failed = False
 
     def report(self, period_secs: float) -> float:
@@ -60,25 +63,25 @@ class SumsReport:
         if now < self._next_read:
             return self._next_read - now
         self._next_read = now + period_secs
-        taken = threading.Event()
-
-        def snapshot() -> None:
-            # (Of the processor: what preempts this thread costs others no time of the loop.)
-            began = time.thread_time()
-            self._components = self._read()
-            read_at.append(self._clock.monotonic())
-            rest = _READ_SHARE * (time.thread_time() - began)
-            self._next_read = max(self._next_read, read_at[0] + rest)
-            taken.set()
-
-        read_at: list[float] = []
-        with contextlib.suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(snapshot)
-            taken.wait(_READ_SECS)
-        at = read_at[0] if taken.is_set() else self._clock.monotonic()
+        if self._taken.is_set():
+            self._taken.clear()
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._take)
+        at = self._read_at if self._taken.wait(_READ_SECS) else self._clock.monotonic()
         if self._components:
             self._write(WorkerSums(int(1000 * (at - self._began)), dict(self._components)))
         return max(0.0, self._next_read - self._clock.monotonic())
+
+    def _take(self) -> None:
+        # (Of the processor: what preempts this thread costs others no time of the loop.)
+        began = time.thread_time()
+        try:
+            self._components = self._read()
+        finally:
+            self._read_at = self._clock.monotonic()
+            rest = _READ_SHARE * (time.thread_time() - began)
+            self._next_read = max(self._next_read, self._read_at + rest)
+            self._taken.set()
 
     def _write(self, sums: WorkerSums) -> None:
         data = encode_sums(sums)

@@ -60,6 +60,19 @@ async def test_a_stuck_loop_has_done_nothing_since(tmp_path: Path) -> None:
     assert later.stats_ms > first.stats_ms
 
 
+async def test_a_loop_that_was_stuck_reads_once_for_all_that_it_has_missed(tmp_path: Path) -> None:
+    one = Counting(tmp_path)
+    for _ in range(3):  # this thread is the loop's
+        thread = threading.Thread(target=one.report.report, args=(0.0,))
+        thread.start()
+        thread.join()
+        one.report._next_read = 0.0
+    assert one.readings == 0
+    for _ in range(3):
+        await asyncio.sleep(0)  # all that waits for the loop
+    assert one.readings == 1
+
+
 async def test_a_folder_that_takes_none_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
