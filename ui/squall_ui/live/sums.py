@@ -52,7 +52,9 @@ class _Reports:
     def add(self, data: bytes, sums: WorkerSums) -> None:
         recent, older, now_ms = self._recent, self._older, sums.stats_ms
         self.data = data
-        if now_ms < recent[-1].stats_ms:  # another worker has the slot
+        # Another worker has the slot; or the one before was left when a page was closed, perhaps
+        # hours ago: it says nothing about now.
+        if not 0 <= now_ms - recent[-1].stats_ms <= 1000 * WINDOW_SECS:
             recent.clear()
             older.clear()
         recent.append(sums)

@@ -92,6 +92,14 @@ def test_another_worker_in_the_slot_begins_anew() -> None:
     assert sums.now()["split"].executed == 10
 
 
+def test_a_report_that_was_left_when_the_last_page_was_closed_says_nothing_about_now() -> None:
+    sums = WorkersSums()
+    assert not sums.take([report(60_000, split=work(0))])
+    assert not sums.take([report(3_600_000, split=work(1_000_000))])
+    assert sums.take([report(3_601_000, split=work(1_000_010))])
+    assert sums.now()["split"].executed == sums.steady()["split"].executed == 10
+
+
 def test_the_same_report_again_changes_nothing_and_made_up_counters_are_not_negative() -> None:
     sums = WorkersSums()
     assert not sums.take([report(1_000, split=work(100))])
