@@ -19,6 +19,7 @@ others have come meanwhile. The newest of these files is the truth, and `_curren
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import uuid
@@ -269,13 +270,11 @@ class View:
     def _claim(self, version: Version) -> None:
         """Make a version the current one. Raises FolderInUseError if another driver has made one
         from the same, or later ones."""
-        switches, number = self._folder / _SWITCHES, version.name.partition("-")[0]
-        try:
-            switches.create(number, version.name.encode())
-            newest = max(self._switches())
-        except FileExistsError:
-            newest = ""
-        if newest != number:
+        number = version.name.partition("-")[0]
+        # (It may be there already by this driver: a store's client repeats what got no answer.)
+        with contextlib.suppress(FileExistsError):
+            (self._folder / _SWITCHES).create(number, version.name.encode())
+        if self._switched() != version.name:
             raise FolderInUseError(
                 f"{self._where}: another job has written the view {self.url} while this one was "
                 "paused",

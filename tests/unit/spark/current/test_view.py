@@ -11,6 +11,7 @@ import pytest
 from tests.unit.spark.current.support import sink_of
 
 from squall import SquallError
+from squall_common.daemon.folders import Folder
 from squall_spark.current.view import Version, View, view_folder
 from squall_spark.current.write import held
 from squall_spark.data.columns import TypeGuess
@@ -71,6 +72,24 @@ def test_a_paused_driver_does_not_undo_what_another_has_merged(tmp_path: Path) -
     types = TypeGuess(sink.fields)
     assert not other.merge(MagicMock(), sink, types, "w", 7, files=1, anew=False)
     assert (tmp_path / "_current").read_text() == "000000005-e"
+
+
+def test_a_switch_whose_answer_was_lost_is_this_drivers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client of an object store then tries again, and finds the file that it has made."""
+    create = Folder.create
+
+    def create_twice(folder: Folder, name: str, data: bytes) -> None:
+        create(folder, name, data)
+        create(folder, name, data)
+
+    monkeypatch.setattr(Folder, "create", create_twice)
+    view = View(f"file://{tmp_path}", "--current count")
+    view._switch(VERSION)
+    assert view.current_name() == VERSION.name
+    with pytest.raises(FolderInUseError):
+        view._switch(replace(VERSION, name="000000001-z"))
 
 
 def test_a_driver_that_was_paused_after_its_switch_deletes_nothing_newer(tmp_path: Path) -> None:
