@@ -382,7 +382,7 @@ class SignedStore(StoreProxy):
                 path = signed[at - len(others)].path  # nothing of ours lies below it
                 await self.inner.delete_tree(path)
                 self._there.discard(path)
-            except ConnectionLostError:
+            except (ConnectionLostError, asyncio.CancelledError):
                 self._stale = True  # it may have arrived
                 self._watched.clear()
                 raise
@@ -443,7 +443,7 @@ class SignedStore(StoreProxy):
                 assignments[topology_id] = value
             elif (topology_id := paths.below(paths.SIGNED_STATES, op.path)) is not None:
                 known = self.ledger.states.get(topology_id)
-                if known is not None and self._is_trusted(known):
+                if known is not None and not self._is_due(known, now) and self._is_trusted(known):
                     rewrite[op.path] = known.text
                 elif known is not None:
                     renewed.add(topology_id)
@@ -519,6 +519,10 @@ class SignedStore(StoreProxy):
         record = TopologyRecord(old.id, old.owner, old.run_as, hashes, old.revision + 1, int(now))
         return record, record.sign(key, now)
 
+    def _is_due(self, kept: KeptState, now: float) -> bool:
+        """Whether its record is to be signed again."""
+        return kept.state.id in self._due or kept.record.is_half_over(now)
+
     def _is_trusted(self, kept: KeptState) -> bool:
         """Whether others still believe what the ledger has: no certificate of it was revoked."""
         try:
@@ -587,9 +591,10 @@ class SignedStore(StoreProxy):
         self._wrong.difference_update(wrong)
         now, revoked = self._clock.time(), frozenset(self._revoked())
         for topology_id, kept in list(self.ledger.states.items()):
-            due = topology_id in self._due or kept.record.is_half_over(now)
+            due = self._is_due(kept, now)
             if due or (revoked != self._checked and not self._is_trusted(kept)):
-                await fence.transaction([Set(paths.storm(topology_id), kept.state.base)])
+                # (Not the state of this round's begin: it may have changed since.)
+                await fence.transaction([Set(paths.signed_state(topology_id), b"")])
                 log.info("record_signed_again", topology_id=topology_id)
         nodes = {
             node

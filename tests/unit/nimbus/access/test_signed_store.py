@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,7 @@ from squall_common.cluster.store import (
     Create,
     NodeExistsError,
     NoNodeError,
+    Op,
     Set,
 )
 from squall_common.cluster.stores.memory import MemoryEnsemble, MemoryStore
@@ -296,6 +299,23 @@ async def test_records_are_signed_again_at_half_of_their_life(cluster: Cluster) 
     assert again.state.base_number == first.state.base_number  # nothing else has changed
 
 
+async def test_signing_again_takes_no_change_back_that_was_made_meanwhile(cluster: Cluster) -> None:
+    leader = await cluster.begin()
+    await leader.state.create_topology(ID, base("words"), guard=leader)
+    first = leader.ledger.states[ID]
+    cluster.clock.advance(LIFE_SECS / 2 + 100)
+
+    class Slow:
+        async def transaction(self, ops: Sequence[Op]) -> None:
+            await leader.state.put_storm_base(ID, killed, guard=leader)
+            await leader.transaction(ops)
+
+    killed = base("words", TopologyStatus.KILLED)
+    await leader.store.maintain(Slow())  # type: ignore[arg-type]
+    assert await leader.state.storm_base(ID) == killed
+    assert leader.ledger.states[ID].record.issued > first.record.issued
+
+
 async def test_a_clock_that_goes_back_stops_nothing(cluster: Cluster) -> None:
     leader = await cluster.begin()
     await leader.state.create_topology(ID, base("words"), guard=leader)
@@ -324,17 +344,18 @@ async def test_new_bytes_of_a_blob_are_signed_only_when_this_leader_wrote_them(
     assert (record.hashes, record.revision) == ({"a-code": "2" * 64}, 2)
 
 
-async def test_a_lost_answer_is_looked_up(cluster: Cluster) -> None:
+@pytest.mark.parametrize("end", [ConnectionLostError, asyncio.CancelledError])
+async def test_a_lost_answer_is_looked_up(cluster: Cluster, end: type[BaseException]) -> None:
     leader = await cluster.begin()
     await leader.state.create_topology(ID, base("words"), guard=leader)
     transaction = leader.inner.transaction
 
     async def loses_the_answer(ops: object) -> None:
         await transaction(ops)  # type: ignore[arg-type]
-        raise ConnectionLostError("no answer")
+        raise end("no answer")
 
     leader.inner.transaction = loses_the_answer  # type: ignore[method-assign,assignment]
-    with pytest.raises(ConnectionLostError):
+    with pytest.raises(end):
         await leader.state.put_assignment(ID, assignment(("node-1", 6700)), guard=leader)
     leader.inner.transaction = transaction  # type: ignore[method-assign]
     placed = await leader.state.assignment(ID)
