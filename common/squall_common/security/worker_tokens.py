@@ -74,6 +74,19 @@ def is_worker_token(text: str) -> bool:
         return False
 
 
+def slot_named(text: str) -> tuple[int, str] | None:
+    """The port and the topology that a text names, for who trusts its sender: its signature is not
+    looked at. None for what is not a worker's token."""
+    try:
+        parsed = jws.parse(text)
+    except SignatureError:
+        return None
+    port, topology_id = parsed.payload.get("port"), parsed.payload.get("sub")
+    if parsed.header.get("typ") != _TYP or not isinstance(topology_id, str):
+        return None
+    return (port, topology_id) if isinstance(port, int) else None
+
+
 def verify_worker_token(text: str, trust: Trust, now: float) -> WorkerToken:
     """What a token says, if its signature and its time are right. Raises TokenError."""
     try:

@@ -17,7 +17,7 @@ from squall_common.client.reporting import Connect
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import NimbusError
-from squall_common.security.worker_tokens import RENEW_SECS
+from squall_common.security.worker_tokens import RENEW_SECS, slot_named
 from squall_common.worker_files.launch_spec import IDENTITY_FILE
 from squall_supervisor.blobs.credentials import give_file
 from squall_thrift import storm
@@ -89,9 +89,12 @@ class WorkerTokens:
                     for begin in range(0, len(topologies), _TOPOLOGIES_A_CALL):
                         asked = topologies[begin : begin + _TOPOLOGIES_A_CALL]
                         found = await connection.call("getWorkerTokens", self._supervisor_id, asked)
-                        for slot in due:
-                            if slot[1] in asked and slot[0] in found:
-                                self._tokens[slot] = (found[slot[0]], now)
+                        for text in found.values():
+                            # While a topology follows another one on a port, both run: each gets
+                            # what names it.
+                            slot = slot_named(text)
+                            if slot is not None and slot in due:
+                                self._tokens[slot] = (text, now)
                 finally:
                     await connection.close()
         except (

@@ -10,6 +10,8 @@ import pytest
 
 from squall_common.daemon.clock import ManualClock
 from squall_common.errors import NimbusConnectionError
+from squall_common.security import jws
+from squall_common.security.jws import b64
 from squall_common.security.worker_tokens import RENEW_SECS
 from squall_supervisor.blobs.worker_tokens import WorkerTokens
 
@@ -22,6 +24,7 @@ class Nimbus:
     def __init__(self) -> None:
         self.away = False
         self.ports = {6700}
+        self.topology_id = ID
         self.asked = 0
 
     async def connect(self) -> Any:
@@ -31,8 +34,16 @@ class Nimbus:
         return self
 
     async def call(self, method: str, node: str, topologies: list[str]) -> dict[int, str]:
-        assert (method, node, topologies) == ("getWorkerTokens", "node-1", [ID])
-        return {port: f"token {self.asked} of {port}" for port in self.ports}
+        assert (method, node) == ("getWorkerTokens", "node-1")
+        assert self.topology_id in topologies
+        return {port: self.token(port) for port in self.ports}
+
+    def token(self, port: int) -> str:
+        head = {"typ": "squall-worker-token"}
+        payload = {"sub": self.topology_id, "port": port, "number": self.asked}
+        return ".".join(
+            b64(part) for part in (json.dumps(head).encode(), json.dumps(payload).encode(), b"-")
+        )
 
     async def close(self) -> None: ...
 
@@ -49,7 +60,8 @@ def token_in(worker: Path) -> str:
     assert file.stat().st_mode & 0o777 == 0o600
     value = json.loads(file.read_bytes())
     assert value["ca"] == "PEM"
-    return str(value["token"])
+    payload = jws.parse(value["token"]).payload
+    return f"token {payload['number']} of {payload['port']}"
 
 
 async def test_a_worker_gets_its_token_once_and_the_next_one_after_a_third(worker: Path) -> None:
@@ -119,3 +131,23 @@ async def test_a_folder_that_has_gone_keeps_the_others_from_nothing(
     )
     await tokens.look()
     assert token_in(worker) == "token 1 of 6701"
+
+
+async def test_a_worker_that_still_ends_gets_no_token_of_the_topology_that_follows_on_its_port(
+    worker: Path, tmp_path: Path
+) -> None:
+    other = "other-2-17"
+    folder = tmp_path / "other"
+    folder.mkdir(mode=0o700)
+    nimbus, clock = Nimbus(), ManualClock()
+    nimbus.ports, nimbus.topology_id = {6700, 6701}, other
+    tokens = WorkerTokens(
+        nimbus.connect,
+        "node-1",
+        ca="PEM",
+        running=lambda: {(6700, ID): worker, (6701, other): folder},
+        clock=clock,
+    )
+    await tokens.look()
+    assert token_in(folder) == "token 1 of 6701"
+    assert not (worker / "identity.json").exists()
