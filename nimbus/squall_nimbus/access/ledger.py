@@ -203,8 +203,23 @@ class Ledger:
                 rival = work.get(port)
                 if rival is None or (rival.number, rival.topology_id) < (one.number, topology_id):
                     work[port] = one
+        self._keep_unknown(node, change, work, records)
         listed = {one.topology_id for one in work.values()}
         return work, [records[topology_id] for topology_id in sorted(listed)]
+
+    def _keep_unknown(
+        self, node: str, change: Change, work: dict[int, SlotWork], records: dict[str, str]
+    ) -> None:
+        """A topology that exists, and whose state is not known (it is missing in ZooKeeper, and
+        was not on this disk), keeps the slots that the node's manifest gives it."""
+        kept = self.manifests.get(node)
+        unknown = self.catalog.topologies - self.states.keys() - change.states.keys()
+        if kept is None or not unknown:
+            return
+        texts = {record_hash(text): text for text in Bundle.from_bytes(kept.data).records}
+        for port, one in kept.manifest.slots.items():
+            if one.topology_id in unknown and port not in work:
+                work[port], records[one.topology_id] = one, texts[one.record]
 
     def adopt(self, change: Change) -> None:
         """Go by a change that was published."""

@@ -100,6 +100,7 @@ class SignedStore(StoreProxy):
         self._watched: set[str] = set()  # paths that have not changed since they were read
         self._there: set[str] = set()  # signed nodes that exist, as far as known
         self._wrong: set[str] = set()  # signed nodes that are not what the ledger has
+        self._unknown: RecordError | None = None  # why the only catalog there is does not count
         self._due: dict[str, dict[str, str]] = {}  # topology -> hashes that its record lacks
         self._checked: frozenset[int] | None = None  # revocations at the last round
         self._registrations: dict[str, int] = {}  # node -> the highest number seen
@@ -194,6 +195,14 @@ class SignedStore(StoreProxy):
             async with self._lock:
                 if self._stale:
                     await self._refresh()
+        self._require_catalog()
+
+    def _require_catalog(self) -> None:
+        """Raise CorruptStateError on a Nimbus that does not know which topologies exist: with an
+        empty disk, while the catalog is forged, or of a Nimbus that was revoked. None would seem
+        to exist, and all would be ended."""
+        if self._unknown is not None and not self.ledger.catalog_text:
+            raise CorruptStateError(paths.CATALOG, str(self._unknown))
 
     async def follow(self) -> None:
         """Keep the ledger in step with ZooKeeper, and the disk with the ledger, forever."""
@@ -263,6 +272,8 @@ class SignedStore(StoreProxy):
                 if kept:
                     self._refused(path, "it is missing")
                     self._wrong.add(path)
+                elif path == paths.CATALOG:
+                    self._unknown = None
                 return
         except BaseException:
             self._watched.discard(path)
@@ -277,6 +288,8 @@ class SignedStore(StoreProxy):
             self._refused(path, error)
             if kept:
                 self._wrong.add(path)
+            elif path == paths.CATALOG:
+                self._unknown = RecordError(str(error))
         else:
             self._wrong.discard(path)
 
@@ -307,6 +320,7 @@ class SignedStore(StoreProxy):
         async with self._lock:
             if self._stale:
                 await self._refresh()
+            self._require_catalog()
             large = sum(len(op.value) for op in mine if isinstance(op, Create | Set))
             change, rewrite = await off_loop_if(large > _ON_LOOP_BYTES_MAX, self._compose, ops)
             await self._write(ops, change, rewrite)
@@ -585,6 +599,7 @@ class SignedStore(StoreProxy):
         supervisor has a manifest. Once a round. Raises NotLeaderError and the store's errors."""
         async with self._lock:
             await self._refresh()
+            self._require_catalog()
             wrong = sorted(self._wrong)
         for path in wrong:
             await fence.transaction([Set(path, b"")])

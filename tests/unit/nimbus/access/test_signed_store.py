@@ -221,6 +221,7 @@ async def test_a_state_that_no_one_has_is_unknown_and_not_absent(cluster: Cluste
     """A Nimbus with an empty disk, while the state is deleted from ZooKeeper."""
     leader, attacker = await cluster.begin(), cluster.attacker
     await leader.state.create_topology(ID, base("words"), guard=leader)
+    await leader.state.put_assignment(ID, assignment(("node-1", 6700)), guard=leader)
     await attacker.delete(paths.signed_state(ID))
     fresh = await cluster.nimbus("n2")
     assert await fresh.state.topology_ids() == [ID]
@@ -228,6 +229,8 @@ async def test_a_state_that_no_one_has_is_unknown_and_not_absent(cluster: Cluste
         await fresh.state.storm_base(ID)
     with pytest.raises(NoNodeError):  # nothing to go on from: what is written was read elsewhere
         await fresh.state.put_storm_base(ID, base("words", owner="mallory"), guard=fresh)
+    await fresh.lead()  # its workers run on
+    assert fresh.ledger.manifests["node-1"].manifest.slots[6700].topology_id == ID
     await leader.follow()
     await leader.store.maintain(leader)
     await fresh.follow()
@@ -275,7 +278,13 @@ async def test_what_a_revoked_nimbus_has_signed_is_signed_again(cluster: Cluster
     fresh = await cluster.nimbus("n3")
     fresh.revoked = {first.serial}
     await fresh.follow()
-    assert await fresh.state.topology_ids() == []  # it believes nothing of that
+    # It believes nothing of that, and does not take it for a cluster without topologies.
+    with pytest.raises(CorruptStateError, match="was revoked"):
+        await fresh.state.topology_ids()
+    with pytest.raises(CorruptStateError):
+        await fresh.lead()
+    with pytest.raises(CorruptStateError):
+        await fresh.state.create_topology("more-2-1700000000", base("more"), guard=fresh)
     await second.lead()
     await fresh.follow()
     assert await fresh.state.topology_ids() == [ID]
