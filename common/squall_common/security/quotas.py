@@ -51,6 +51,10 @@ class Size:
     workers: int = 0
     executors: int = 0
 
+    def or_more(self, other: Size) -> Size:
+        """The larger of each."""
+        return Size(max(self.workers, other.workers), max(self.executors, other.executors))
+
 
 class Quotas:
     """The limits of each user.
@@ -118,7 +122,8 @@ class Ledger:
     def __init__(self, quotas: Quotas) -> None:
         self.quotas = quotas
         self.ended = 0  # grants; what was read as stored before the last one ended is stale
-        self._granted: dict[str, dict[str, Size]] = {}
+        # By owner; a topology that is rebalanced twice at a time has two.
+        self._granted: dict[str, list[tuple[str, Size]]] = {}
 
     @contextmanager
     def granted(
@@ -127,8 +132,9 @@ class Ledger:
         """Grant a topology of an owner a size until this context ends; by then it is stored, or not
         wanted any more. `stored` is what the owner's topologies take as stored. Raises QuotaError.
         """
-        mine = self._granted.get(owner, {})
-        others = {**stored, **mine}
+        others = dict(stored)
+        for name, granted in self._granted.get(owner, ()):
+            others[name] = others.get(name, Size()).or_more(granted)
         before = others.pop(topology, None)
         limits = self.quotas.limits(owner)
         if before is None:
@@ -138,12 +144,12 @@ class Ledger:
             # (Less than before is always granted, also where the limit was lowered since.)
             if before is None or asked > getattr(before, name):
                 _check(owner, name, sum(getattr(one, name) for one in others.values()), asked, most)
-        mine = self._granted.setdefault(owner, {})
-        mine[topology] = size
+        self._granted.setdefault(owner, []).append((topology, size))
         try:
             yield
         finally:
             self.ended += 1
-            del mine[topology]
+            mine = self._granted[owner]
+            mine.remove((topology, size))
             if not mine:
                 del self._granted[owner]

@@ -83,3 +83,20 @@ def test_a_topology_that_gets_smaller_is_granted_although_the_limit_was_lowered(
         ledger.granted("bob", "a-1", Size(51, 200), stored),
     ):
         pass
+
+
+def test_two_grants_of_one_topology_at_a_time_both_count_and_both_end() -> None:
+    """As of two rebalances: which of them comes last is not known yet."""
+    ledger = Ledger(QUOTAS)
+    stored = {"a-1": Size(1, 1)}
+    first = ledger.granted("bob", "a-1", Size(4, 1), stored)
+    first.__enter__()
+    with ledger.granted("bob", "a-1", Size(2, 1), stored):
+        first.__exit__(None, None, None)
+        with (
+            pytest.raises(QuotaError, match="2 in use, 4 more"),
+            ledger.granted("bob", "b-2", Size(4, 1), stored),
+        ):
+            pass
+    with ledger.granted("bob", "b-2", Size(4, 1), stored):
+        pass
