@@ -134,6 +134,10 @@ class Trust:
         self._revoked = revoked
         self._cache: dict[str, _Endorsed] = {}
 
+    def revoked(self) -> Collection[int]:
+        """The serial numbers of certificates that were revoked, as far as is known here."""
+        return self._revoked()
+
     def verify(self, text: str, typ: str, use: Use, *, signed_at: str = "iat") -> Signed:
         """Return what a Nimbus of the cluster has signed. The key and the certificate must have
         been valid at the text's own time, its claim `signed_at` (seconds since the epoch); whether

@@ -122,7 +122,8 @@ class VerifiedStore(StoreProxy):
         """A supervisor's own words; no bytes at all, which cannot be decoded, if they are not."""
         try:
             trust, now = self._trust, self._now()
-            return Registration.verify(value, node, trust.cluster, trust.ca, (), now).value
+            revoked = trust.revoked()
+            return Registration.verify(value, node, trust.cluster, trust.ca, revoked, now).value
         except RecordError as error:
             self._log(node, error)
             return b""

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 from tests.support.secured_nimbus import Certificates
-from tests.support.signed_states import Attacker, SignedNimbus, assignment, base
+from tests.support.signed_states import (
+    Attacker,
+    SignedNimbus,
+    assignment,
+    base,
+    info,
+    signed_supervisor,
+)
 
 from squall_common.authentication.files import trust_of
 from squall_common.cluster import paths
@@ -16,6 +23,8 @@ from squall_common.cluster.stores.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.stores.verified import UnsignedError, VerifiedStore
 from squall_common.cluster.values import TopologyStatus
 from squall_common.daemon.clock import ManualClock
+from squall_common.security.identity import Role
+from squall_common.security.signing import Trust
 
 ID, OTHER = "words-1-1700000000", "other-2-1700000000"
 
@@ -101,3 +110,23 @@ async def test_a_missing_or_forged_state_is_unreadable_and_a_new_one_is_noticed(
         await world.attacker.put(paths.signed_state(ID), right)
         assert changes
         assert (await world.state.assignment(ID)) == await world.nimbus.state.assignment(ID)
+
+
+async def test_a_supervisor_whose_certificate_is_revoked_does_not_speak_for_its_node(
+    world: World, tmp_path: Path
+) -> None:
+    trusted = world.certificates.trusted(Role.SUPERVISOR, "node-1")
+    assert trusted.own is not None
+    _, node = await signed_supervisor(
+        world.certificates, "node-1", tmp_path / "s", MemoryStore(world.ensemble), world.clock
+    )
+    await node.register_supervisor("node-1", info("node-1"))
+    revoked: set[int] = set()
+    trust = Trust(trusted.cluster, trusted.ca, lambda: revoked)
+    inner = MemoryStore(world.ensemble)
+    await inner.start()
+    reader = ClusterState(VerifiedStore(inner, trust, now=world.clock.time))
+    assert await reader.supervisors() == {"node-1": info("node-1")}
+    revoked.add(trusted.own.holder.serial)
+    await node.register_supervisor("node-1", info("node-1", (6700,)))
+    assert await reader.supervisors() == {}
