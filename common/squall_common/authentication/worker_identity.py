@@ -39,7 +39,7 @@ def identity_json(token: str, ca: str) -> bytes:
 
 
 def set_worker_identity(file: Path | None) -> None:
-    """Where this process' identity is; None: it is no worker of a secured cluster."""
+    """Where the identity of this process is; None outside workers of a secured cluster."""
     global _file
     _file = file
 

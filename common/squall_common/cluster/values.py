@@ -46,7 +46,7 @@ class SavepointRequest:
     """A savepoint that a user asks for."""
 
     name: str
-    asked_ms: int  # since 1970: two of one name are told apart by it
+    asked_ms: int  # since 1970; distinguishes two requests of one name
     folder: str | None = None  # where it is to be; None: in the topology's own folder
     stop: bool = False  # no epoch begins after it
 
@@ -378,7 +378,7 @@ class BlobMeta:
     sha256: str
     acl: tuple[Access, ...] = ()
     replication: int = 1
-    owner: str | None = None  # the user whose quota it counts for; None: nobody's
+    owner: str | None = None  # the user whose quota it counts towards, if any
 
 
 @dataclass(frozen=True, slots=True)

@@ -452,7 +452,7 @@ def _observer(
 ) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
     async def prepared(request: web.Request, response: web.StreamResponse) -> None:
         resource = request.match_info.route.resource
-        # (What a caller makes up, path or method, is no label.)
+        # (A path or method that a caller makes up does not become a label.)
         name = "other" if resource is None else f"{request.method} {resource.canonical}"
         observe(name, response.status)
 

@@ -42,7 +42,7 @@ class Savepoint(msgspec.Struct, frozen=True, array_like=True):
     name: str
     history: str  # in which its epoch was counted
     manifest: Manifest
-    asked_ms: int = 0  # when it was asked for, since 1970: two of one name are told apart by it
+    asked_ms: int = 0  # of the request, since 1970; distinguishes two of one name
 
     @property
     def size(self) -> int:
