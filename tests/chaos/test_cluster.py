@@ -54,7 +54,7 @@ WORKERS = 6
 # Several times the tasks of the largest component: all of them have worked on a watched line.
 WATCHED = 24
 # All is well on a busy machine, too; the figures that we promise are in docs/reliability.md.
-RECOVERY_SECS_MAX = 90.0
+RECOVERY_SECS_MAX = 40.0
 WARM_UP = 4  # kills, before what the daemons hold on to is counted
 KILLS = 40 if SOAK else 20
 KILLS_OF_TWO = 60 if SOAK else 10
