@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
-import resource
 import time
 from pathlib import Path
 from typing import Any
 
 import psutil
+
+from bench.processes import cpu_secs
 
 
 def describe() -> dict[str, Any]:
@@ -34,12 +35,6 @@ def _processor() -> str:
     return platform.processor()
 
 
-def _own_secs() -> float:
-    """CPU of this process and of those of its children that have ended."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(u.ru_utime + u.ru_stime for u in used)
-
-
 def _busy_secs() -> float:
     times = psutil.cpu_times()
     return float(sum(times) - times.idle - getattr(times, "iowait", 0.0) - _guest(times))
@@ -55,15 +50,15 @@ class Watch:
 
     def __init__(self) -> None:
         self._start = time.monotonic()
-        self._own = _own_secs()
+        self._own = cpu_secs()
         self._busy = _busy_secs()
         self._load = os.getloadavg()[0]
 
     def report(self) -> dict[str, float]:
-        """`others_percent` is of all cores, of what neither this process nor its ended children
+        """`others_percent` is of all cores, of what neither this process nor those below it
         used: above 10 or so, wall times say little."""
         secs = time.monotonic() - self._start
-        others = _busy_secs() - self._busy - (_own_secs() - self._own)
+        others = _busy_secs() - self._busy - (cpu_secs() - self._own)
         whole = max(secs, 1e-9) * (os.cpu_count() or 1)
         return {
             "secs": round(secs, 1),

@@ -28,10 +28,13 @@ class Tree:
     def __init__(self) -> None:
         self.largest_mib = {"python": 0.0, "java": 0.0}  # resident, of one process
         self._cpu: dict[tuple[int, float], float] = {}
+        self._cpu_before: dict[tuple[int, float], float] = {}
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._watch)
 
     def __enter__(self) -> Tree:
+        self._look_at_all()
+        self._cpu_before = dict(self._cpu)
         self._thread.start()
         return self
 
@@ -40,17 +43,19 @@ class Tree:
         self._thread.join()
 
     def cpu_secs(self) -> float:
-        """The CPU time of the processes that were seen, all of their lives."""
-        return sum(self._cpu.values())
+        """The CPU time, since the `with` statement began, of the processes that were seen."""
+        return sum(self._cpu.values()) - sum(self._cpu_before.values())
 
     def _watch(self) -> None:
-        me = psutil.Process()
         while not self._end.wait(_LOOK_SECS):
-            for child in me.children(recursive=True):
-                try:
-                    self._look(child)
-                except psutil.Error:
-                    continue
+            self._look_at_all()
+
+    def _look_at_all(self) -> None:
+        for child in psutil.Process().children(recursive=True):
+            try:
+                self._look(child)
+            except psutil.Error:
+                continue
 
     def _look(self, child: Any) -> None:
         times = child.cpu_times()
