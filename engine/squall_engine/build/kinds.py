@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from squall_engine.multilang.bolt import ShellBolt
     from squall_engine.tracing.trees import TreeTracing
 
-_CALLS_MIN = 256
+_CALLS_MIN = 512
 _BATCH_RULE = (
     "in execute_batch, emit(values, anchors=...) must name the tuples that the values come from, "
     "or () for none"

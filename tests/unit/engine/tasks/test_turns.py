@@ -191,15 +191,16 @@ class Batches(Bolt):
 
 
 @pytest.mark.parametrize(
-    ("own", "sinks", "most"), [({}, 1, 256), ({}, 400, 402), ({"topology.spout.batch": 3}, 400, 3)]
+    ("own", "sinks", "most"), [({}, 1, 512), ({}, 600, 602), ({"topology.spout.batch": 3}, 400, 3)]
 )
 def test_a_turn_calls_next_tuple_up_to_the_limit(own, sinks, most):
-    """256 times, or as often as the worker has tasks, or as its own configuration says."""
+    """512 times, or as often as the worker has tasks, or as its own configuration says."""
     builder = TopologyBuilder()
-    builder.spout("numbers", c.Numbers(1_000), conf=own)
+    builder.spout("numbers", c.Numbers(2_000), conf=own)
     builder.bolt("many", c.Pass(), parallelism=sinks).shuffle("numbers")
     builder.bolt("batches", Batches()).all("numbers")
-    with EngineCluster(builder.build(), 1, {"topology.acker.executors": 0}) as cluster:
+    conf = {"topology.acker.executors": 0, "topology.run.turn.ms": 1_000}
+    with EngineCluster(builder.build(), 1, conf) as cluster:
         (spout,) = cluster.engines[0]._flow.spouts
         runs = []
         run = spout.run
@@ -211,7 +212,7 @@ def test_a_turn_calls_next_tuple_up_to_the_limit(own, sinks, most):
             return worked
 
         spout.run = counted
-        cluster.run_until(lambda: sum(c.LOG.get("numbers", ())) == 1_000)
+        cluster.run_until(lambda: sum(c.LOG.get("numbers", ())) == 2_000)
         assert max(runs) == most
         assert max(c.LOG["numbers"]) <= most
 

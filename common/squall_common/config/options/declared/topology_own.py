@@ -107,7 +107,7 @@ OPTIONS = (
         "topology.spout.batch",
         whole(1, 1000000),
         None,
-        "Largest number of calls of next_tuple in one turn of the run loop. null: 256, or as many "
+        "Largest number of calls of next_tuple in one turn of the run loop. null: 512, or as many "
         "as the worker has tasks.",
         scope=TOPOLOGY | COMPONENT,
         readers=WORKER,
