@@ -36,6 +36,7 @@ def command(
     client.create(
         f"{root}/workerbeats/words-1-17/s-1-6700", codec.encode_heartbeat(BEAT), makepath=True
     )
+    client.ensure_path(f"{root}/workerbeats/words-1-17/questions")  # beside the heartbeats
     client.create(
         f"{root}/credentials/words-1-17",
         codec.encode_credentials(Credentials({"k": "v"}, "ann")),

@@ -67,6 +67,7 @@ def list_(settings: Settings, path: str, as_json: bool) -> None:
     from kazoo.exceptions import NoNodeError
 
     from squall_cli.cluster.cluster_nodes import zookeeper
+    from squall_common.cluster.paths import slot_of_workerbeat
     from squall_common.errors import SquallError
 
     with zookeeper(settings) as client:
@@ -75,6 +76,7 @@ def list_(settings: Settings, path: str, as_json: bool) -> None:
         except NoNodeError:
             raise SquallError(f"there is no node {path} in the cluster's state") from None
     if _is_of_topology(path):
+        names = {name for name in names if slot_of_workerbeat(name) is not None}
         names |= _reported(settings, path).keys()
     if as_json:
         print_json(sorted(names))
