@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from squall.windows.evictors import Event
-from squall.windows.operators import Late, Output, Ready, Release, make_operator
+from squall.windows.groups import GroupedWindows, Grouping, movable
+from squall.windows.operators import Late, Operator, Output, Ready, Release, make_operator
 from squall.windows.sessions import Contents
 from squall.windows.snapshot import FORMAT, Codec, dump, load
 from squall.windows.spec import (
@@ -43,6 +45,11 @@ _KEEPS = 3  # times in a message timeout that tuples in windows are kept alive
 class Calls(Protocol):
     """With checkpoints, what makes the calls of the user's code, and takes tuples for which they
     have failed. (`squall_engine.atomic.windows.WindowCalls`)"""
+
+    @property
+    def grouping(self) -> Grouping | None:
+        """How the bolt's whole input is grouped by fields; None: it is not."""
+        ...
 
     def call(self, execute: Callable[[], Any]) -> Exception | None:
         """Make a call whose effects take place together, if it succeeds. Returns the error of its
@@ -77,8 +84,9 @@ class WindowedBolt(Bolt):
     raises, the error is reported and the tuples of the window fail and leave it. With
     `blocking = True` it runs on a thread of its own.
 
-    With checkpoints (`topology.checkpoint.interval.secs`) the windows are part of them, whole each
-    time. A tuple is acked when the windows have it. `execute_window` is atomic and tried again;
+    With checkpoints (`topology.checkpoint.interval.secs`) the windows are part of them. Windows by
+    the key that the input is grouped by move with their keys when the number of tasks changes. A
+    tuple is acked when the windows have it. `execute_window` is atomic and tried again;
     when all tries fail, the tuples of the window are dead letters of the bolt.
     """
 
@@ -297,6 +305,8 @@ class _Shell:
         self._bolt = bolt
         self._calls = bolt._squall_calls
         self.revision = 0  # changes with what `parts` returns
+        self.groups: GroupedWindows | None = None  # the windows, if they move with key groups
+        self._is_behind = False  # windows of some groups have to fire: see `resume_groups`
         self.plan = plan
         self._context = context
         self._start_ms = int(context.time() * 1000)
@@ -310,14 +320,7 @@ class _Shell:
         if problems:
             raise SquallError(f"bolt {context.this_component_id!r}: {'; '.join(problems)}")
         self._key_of = _key_of(plan.key)
-        self._operator = make_operator(
-            plan,
-            self._key_of,
-            contents,
-            event_time=event_time,
-            hold=getattr(bolt, "hold", True) and (self._calls is None or bolt._squall_reads_tuples),
-            start_ms=self._start_ms,
-        )
+        self._operator: Operator = self._made(plan)
         inputs = [(one.component, one.stream) for one in context.this_sources]
         self._watermarks = Watermarks(
             [one for one in inputs if not is_system_id(one[0])],
@@ -331,6 +334,22 @@ class _Shell:
         self._session_timer_ms: int | None = None
         if not bolt._squall_driven:
             self._start_timers(options, event_time=event_time)
+
+    def _made(self, plan: WindowPlan) -> Operator:
+        bolt, calls, event_time = self._bolt, self._calls, self.timestamp is not None
+        make = partial(
+            make_operator,
+            plan,
+            self._key_of,
+            self._contents,
+            event_time=event_time,
+            hold=getattr(bolt, "hold", True) and (calls is None or bolt._squall_reads_tuples),
+            start_ms=self._start_ms,
+        )
+        if calls is not None and calls.grouping is not None and movable(plan, calls.grouping):
+            self.groups = GroupedWindows(make, calls.grouping, event_time=event_time)
+            return self.groups
+        return make()
 
     def _unfilled(self, options: TopologyOptions) -> Iterator[str]:
         """Whether the spouts stop before enough tuples have come for a window to fire."""
@@ -361,6 +380,8 @@ class _Shell:
             return
         self.revision += 1
         now_ms = self._now_ms()
+        if self._is_behind:
+            self._catch_up(now_ms)
         tuples = self._admitted(self._keyed(tuples))
         if self.timestamp is None:
             events = [(now_ms, tup) for tup in tuples]
@@ -523,10 +544,17 @@ class _Shell:
 
     def advance_watermark(self) -> None:
         now_ms = self._now_ms()
+        if self._is_behind:
+            self._catch_up(now_ms)
         watermark_ms = self._watermarks.advance(now_ms)
         if watermark_ms is not None:
             self.revision += 1
             self._carry_out(self._operator.advance(watermark_ms, now_ms))
+
+    def _catch_up(self, now_ms: int) -> None:
+        """Fire the windows of key groups whose task was behind this one's watermark."""
+        self._is_behind = False
+        self._carry_out(self._operator.advance(self._watermarks.current_ms, now_ms))
 
     def _advance_clock(self) -> None:
         self.revision += 1
@@ -618,9 +646,12 @@ class _Shell:
 
     def stored(self, codec: Codec, tuple_class: type) -> bytes:
         """All that the windows hold. Raises SquallError for a value that cannot be stored."""
+        return self._stored(self.parts(), codec, tuple_class)
+
+    def _stored(self, what: Mapping[str, Any], codec: Codec, tuple_class: type) -> bytes:
         tuples: list[Any] = []
         try:
-            parts = dump(self.parts(), self.fixed_parts(), codec, tuple_class, tuples)
+            parts = dump(what, self.fixed_parts(), codec, tuple_class, tuples)
             rows = [[tup.source_task, tup.source_stream, list(tup.values)] for tup in tuples]
             return codec.encode_rows([[FORMAT, repr(self.plan), rows, parts]])
         except SquallError:
@@ -635,13 +666,15 @@ class _Shell:
     ) -> None:
         """Go on from what was stored. `make_tuple` gets a task, a stream and values. Raises
         SquallError if it is of another version of squall or of other windows."""
+        if self.groups is not None:  # they were stored before they moved with key groups
+            self.groups = None
+        self.resume(self._read(data, codec, make_tuple))
+
+    def _read(
+        self, data: bytes, codec: Codec, make_tuple: Callable[[int, str, list[Any]], Any]
+    ) -> Any:
         ((format_, plan, rows, parts),) = codec.decode_rows(data)
-        if format_ != FORMAT:
-            raise SquallError(
-                f"the windows of {self._component} were stored by another version of squall "
-                f"(format {format_}; this one reads {FORMAT})",
-                hint="finish with that version, or start with new checkpoints",
-            )
+        self._check_format(format_)
         if plan != repr(self.plan):
             raise SquallError(
                 f"the windows of {self._component} have changed: they were {plan}, and are now "
@@ -649,7 +682,67 @@ class _Shell:
                 hint="keep them, or start with new checkpoints",
             )
         tuples = [make_tuple(task, stream, values) for task, stream, values in rows]
-        self.resume(load(parts, self.fixed_parts(), codec, tuples))
+        return load(parts, self.fixed_parts(), codec, tuples)
+
+    def changed_groups(
+        self, codec: Codec, tuple_class: type
+    ) -> Iterator[tuple[int, Hashable, bytes]]:
+        """The key groups whose windows have changed since the last call, each with a key of it and
+        what its windows hold. Raises SquallError for a value that cannot be stored."""
+        assert self.groups is not None
+        for group, (owner, operator) in self.groups.changed().items():
+            yield group, owner, self._stored({"operator": operator}, codec, tuple_class)
+
+    def progress(self, codec: Codec) -> bytes:
+        """How far event time has come in this task."""
+        return codec.encode_rows([[FORMAT, self._now_ms(), *self._watermarks.state()]])
+
+    def resume_groups(
+        self,
+        groups: Iterable[tuple[int, Hashable, bytes, Callable[[int, str, list[Any]], Any]]],
+        progress: Iterable[bytes],
+        codec: Codec,
+    ) -> None:
+        """Go on with key groups (number, a key of it, what its windows hold, and what makes their
+        tuples, as for `restore`) of other tasks, and from the furthest `progress` of these: the
+        windows of a group that was not so far fire with the next call. Raises SquallError as
+        `restore` does."""
+        now_ms = self._now_ms()
+        states = []
+        for data in progress:
+            ((format_, stored_ms, *state),) = codec.decode_rows(data)
+            self._check_format(format_)
+            states.append((state, now_ms - stored_ms))
+        self._watermarks.join(states)
+        found = {
+            group: (owner, self._read(data, codec, make_tuple)["operator"])
+            for group, owner, data, make_tuple in groups
+        }
+        if found and self.groups is None:
+            raise SquallError(
+                f"the windows of {self._component} were stored by the key groups of its input, "
+                "which is grouped by fields of the windows' key no longer",
+                hint="keep the grouping, or start with new checkpoints",
+            )
+        if self.groups is None:
+            return
+        self.groups.resume(found)
+        held = list(self.groups.held())
+        self._held_count = len(held)
+        if self._ids is not None:
+            self._ids = {tup.get(self.plan.message_id_field or "") for tup in held}
+        if self.timestamp is not None and self._watermarks.current_ms:
+            self.groups.resume_at(self._watermarks.current_ms, now_ms)
+            self._is_behind = True
+        self._wait_for_sessions()
+
+    def _check_format(self, format_: Any) -> None:
+        if format_ != FORMAT:
+            raise SquallError(
+                f"the windows of {self._component} were stored by another version of squall "
+                f"(format {format_}; this one reads {FORMAT})",
+                hint="finish with that version, or start with new checkpoints",
+            )
 
     @property
     def _component(self) -> str:

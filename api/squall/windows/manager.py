@@ -134,6 +134,14 @@ class WindowManager:
         if isinstance(self._by_watermark, WatermarkTimeTrigger):
             self._by_watermark.skip_to(watermark_ms)
 
+    def begin_behind(self, watermark_ms: int) -> None:
+        """Begin as a queue of windows in time that has fired up to the watermark. Not by the
+        clock."""
+        trigger = self._by_watermark
+        if isinstance(trigger, WatermarkTimeTrigger):
+            trigger.skip_to(watermark_ms)
+            self._last_ms = trigger.next_end_ms - trigger.slide_ms
+
     def add_late(self, event: Event) -> None:
         """Add an event to the windows that will still fire, without firing one."""
         self._queue.append(event)

@@ -124,6 +124,10 @@ class Operator(Protocol):
         """Advance the watermark; without event time, the clock."""
         ...
 
+    def skip_to(self, watermark_ms: int) -> None:
+        """Without having had a tuple yet, take the windows up to the watermark as fired: what comes
+        for them is late."""
+
     def discard(self, ready: Ready) -> None:
         """Forget the tuples of a window, because they have failed."""
 
@@ -284,6 +288,10 @@ class QueueWindows:
             if gone:
                 yield Release(gone)
 
+    def skip_to(self, watermark_ms: int) -> None:
+        if self._shared:
+            self._managers[None].begin_behind(watermark_ms)
+
     def discard(self, ready: Ready) -> None:
         self._failed += ready.tuples
 
@@ -389,6 +397,9 @@ class _Sessions:
                 yield from self._leave(session)
             else:
                 yield self._ready(session, late=False)
+
+    def skip_to(self, watermark_ms: int) -> None:
+        pass  # a session decides by itself
 
     def discard(self, ready: Ready) -> None:
         for session in self._sessions.sessions_of(ready.key):
@@ -550,6 +561,9 @@ class AggregateTime:
                 yield from self._release()
         yield from self._release()
 
+    def skip_to(self, watermark_ms: int) -> None:
+        self._windows.skip_to(watermark_ms)
+
     def discard(self, ready: Ready) -> None:
         # The total cannot be taken apart: what failed comes again, and counts again.
         if self._held is not None:
@@ -645,6 +659,9 @@ class AggregateCount:
 
     def advance(self, time_ms: int, now_ms: int) -> Iterator[Output]:
         return iter(())
+
+    def skip_to(self, watermark_ms: int) -> None:
+        pass  # its windows end by count
 
     def discard(self, ready: Ready) -> None:
         mine = self._keys[ready.key]

@@ -240,9 +240,17 @@ class AggregateWindows:
                 self._next_end_ms = -(-at_ms // self._slide_ms) * self._slide_ms
             self._drop()
         if self._lateness_ms:  # windows that hold nothing: a late tuple may come for them
-            after_ms = (watermark_ms // self._slide_ms + 1) * self._slide_ms
-            self._next_end_ms = max(self._next_end_ms, after_ms)
+            self._skip(watermark_ms)
         self._drop()
+
+    def skip_to(self, watermark_ms: int) -> None:
+        """Leave out the windows up to the watermark."""
+        self._skip(watermark_ms)
+        self._drop()
+
+    def _skip(self, watermark_ms: int) -> None:
+        after_ms = (watermark_ms // self._slide_ms + 1) * self._slide_ms
+        self._next_end_ms = max(self._next_end_ms, after_ms)
 
     def again(self, key: Hashable, timestamp_ms: int) -> Iterator[Aggregated]:
         """Fire the windows that have fired without a tuple that was added just now, later than the

@@ -88,6 +88,11 @@ class WatermarkTimeTrigger:
         end_ms = self.next_end_ms
         return Moment(end_ms, count=sum(event[0] <= end_ms for event in queue))
 
+    @property
+    def slide_ms(self) -> int:
+        """The interval between two windows."""
+        return self._slide_ms
+
     def skip_to(self, watermark_ms: int) -> None:
         """Leave out the windows up to the watermark."""
         after_ms = (watermark_ms // self._slide_ms + 1) * self._slide_ms

@@ -10,7 +10,8 @@ idle, it stays where it is.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Sequence
+from typing import Any
 
 
 class Watermarks:
@@ -27,7 +28,7 @@ class Watermarks:
         self._lag_ms = lag_ms
         self._idle_ms = idle_ms
         self._latest_ms: dict[Hashable, int] = {}
-        self._heard_ms: dict[Hashable, int] = dict.fromkeys(inputs, now_ms)
+        self._heard_ms: dict[Any, int] = dict.fromkeys(inputs, now_ms)
         self.current_ms = 0
 
     def track(self, source: Hashable, latest_ms: int, now_ms: int) -> None:
@@ -67,3 +68,30 @@ class Watermarks:
     def shift(self, by_ms: int) -> None:
         """Go on with another clock, which is ahead by so much."""
         self._heard_ms = {one: heard + by_ms for one, heard in self._heard_ms.items()}
+
+    # -- for sources that are (component, stream) --
+
+    def state(self) -> tuple[int, list[list[Any]]]:
+        """How far it has come, for `join`: the watermark, and for each input its component and
+        stream, the latest timestamp and when it was heard of."""
+        return self.current_ms, [
+            [component, stream, self._latest_ms.get((component, stream)), heard_ms]
+            for (component, stream), heard_ms in self._heard_ms.items()
+        ]
+
+    def join(self, states: Sequence[tuple[Sequence[Any], int]]) -> None:
+        """Begin as far as the furthest of other tasks, whose `state()` and how much their clocks
+        are behind this one's are given. Inputs that this one has not are left out."""
+        heard: dict[Any, int] = {}
+        for (current_ms, inputs), shift_ms in states:
+            self.current_ms = max(self.current_ms, current_ms)
+            for component, stream, latest_ms, heard_ms in inputs:
+                source = (component, stream)
+                if source not in self._heard_ms:
+                    continue
+                if latest_ms is not None:
+                    self._latest_ms[source] = max(latest_ms, self._latest_ms.get(source, latest_ms))
+                if heard_ms is not None:
+                    heard_ms += shift_ms
+                    heard[source] = max(heard_ms, heard.get(source, heard_ms))
+        self._heard_ms |= heard

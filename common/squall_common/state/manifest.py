@@ -28,6 +28,7 @@ class TaskPart(msgspec.Struct, frozen=True, array_like=True):
     bound: int = 0  # keys that belong to the task: with any, the number of tasks cannot change
     positions: bytes = b""  # of a source: opaque
     batches: tuple[bytes, ...] = ()  # of a sink, not yet confirmed: opaque
+    progress: bytes = b""  # of windows that move with their key groups, how far they are: opaque
 
 
 class ComponentPart(msgspec.Struct, frozen=True, array_like=True):

@@ -7,23 +7,49 @@ them, and what a window emits is in no tree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from squall_common.component.collector import BoltCollector
 from squall_common.errors import SquallError, describe
 from squall_common.names import DEFAULT_STREAM
+from squall_common.state.key_groups import key_group
 from squall_engine.atomic.letters import BoltLetters
 from squall_engine.atomic.tries import Arity, HoldingCollector, Tries
 from squall_engine.core import Tuple
+
+
+@dataclass(frozen=True, slots=True)
+class WindowGrouping:
+    """How the input of windows is grouped: all of it by fields."""
+
+    fields: frozenset[str]  # of all its groupings
+    groups: int  # key groups
+    find: Callable[[Any, Sequence[Any]], Any]
+    """(source, values): the key of a tuple"""
+
+    def key_of(self, tup: Tuple) -> Any:
+        """The values of the fields by which a tuple's stream is grouped."""
+        return self.find(tup.source, tup.values)
+
+    def group_of(self, key: Hashable) -> int:
+        """The key group of these values."""
+        return key_group(key, self.groups)
 
 
 class WindowCalls:
     """The calls that one task makes for its windows."""
 
     def __init__(
-        self, component: str, tries: Tries, letters: BoltLetters, fault: Callable[[Any], None]
+        self,
+        component: str,
+        tries: Tries,
+        letters: BoltLetters,
+        fault: Callable[[Any], None],
+        grouping: WindowGrouping | None = None,
     ) -> None:
+        self.grouping = grouping
         self._component = component
         self._tries = tries
         self._letters = letters

@@ -41,7 +41,7 @@ from squall_engine.atomic.concurrent import ConcurrentCalls, DraftState
 from squall_engine.atomic.letters import BoltLetters
 from squall_engine.atomic.tries import Arity, HoldingCollector, HoldingColumnCollector, Tries
 from squall_engine.atomic.undo import BatchState, UndoableRows, UndoableState
-from squall_engine.atomic.windows import WindowCalls, WindowCollector
+from squall_engine.atomic.windows import WindowCalls, WindowCollector, WindowGrouping
 from squall_engine.core import UNANCHORED, Source, Tuple
 from squall_engine.core.codec import ValueCodec
 from squall_engine.core.invocation import InvocationMode
@@ -70,7 +70,8 @@ _STATES: Mapping[InvocationMode, Callable[[KeyedState, ValueCodec], KeyValueStat
     InvocationMode.ASYNC: DraftState,
     InvocationMode.ASYNC_BATCH: DraftState,
 }
-_WINDOWS = "$windows"  # the key under which the windows of a task are stored
+_WINDOWS = "$windows"
+"""The key under which the windows of a task are stored; (this, group) for those of a key group."""
 
 
 class EpochHost(Protocol):
@@ -314,6 +315,18 @@ class EpochDriver:
 
         return key_of
 
+    def window_grouping(self, component: str) -> WindowGrouping | None:
+        """How the input of a component is grouped, if all of it is by fields."""
+        inputs = self._plan.topology.components[component].inputs
+        users = [one for source, one in inputs.items() if not is_system_id(source.component)]
+        key_of, groups = self.key_of(component), self.groups_of(component)
+        if not all(one.kind is GroupingKind.FIELDS and one.fields for one in users):
+            return None
+        if key_of is None or groups is None:
+            return None
+        fields = frozenset(name for one in users for name in one.fields or ())
+        return WindowGrouping(fields, groups, key_of)
+
     def columns_key(self, component: str) -> ColumnKeysOf:
         """What finds the keys of the rows of columns."""
         key_of = self.key_of(component)
@@ -363,22 +376,40 @@ class EpochDriver:
             raise ComponentStartError(component, task, error.message, hint=error.hint)
 
     def _restore_windows(self, task: Task, kept: _Kept) -> None:
-        """The windows of a task are one entry of state, which belongs to the task."""
-        component = kept.name[0]
+        """The windows of a task are an entry of state for each key group; or one that belongs to
+        the task, if they cannot move."""
+        component, part = kept.name[0], self._part_of(kept.name[0])
         groups = self.groups_of(component) or max_parallelism(len(self._plan.tasks_of[component]))
-        codec = self._make_codec()
+        codec, shell = self._make_codec(), kept.user._squall_shell
         try:
             state = self._restored(kept, groups, codec, None)
             stored = state.get(_WINDOWS)
             if stored is not None:
                 ((data, tasks),) = codec.decode_rows(stored)
-                make_tuple = self._maker_of_tuples(component, tasks)
-                kept.user._squall_shell.restore(data, codec, make_tuple)
+                shell.restore(data, codec, self._maker_of_tuples(component, tasks))
+            elif part is not None:
+                self._restore_groups(kept, state, part, codec)
         except SquallError as error:
             raise ComponentStartError(
                 component, task.task, f"component {component!r}: {error.message}", hint=error.hint
             ) from error
         kept.codec = codec
+
+    def _restore_groups(
+        self, kept: _Kept, state: KeyedState, part: ComponentPart, codec: ValueCodec
+    ) -> None:
+        found = []
+        make_tuple: Callable[[int, str, list[Any]], Tuple] | None = None
+        before: Any = None
+        for key, stored in state.prefix((_WINDOWS,)):
+            entry = state.entry(key)
+            assert entry is not None
+            ((data, tasks),) = codec.decode_rows(stored)
+            if make_tuple is None or tasks != before:
+                before, make_tuple = tasks, self._maker_of_tuples(kept.name[0], tasks)
+            found.append((key[1], entry.owner, data, make_tuple))
+        progress = self._settings.parts.progress_of(part, kept.name)
+        kept.user._squall_shell.resume_groups(found, progress, codec)
 
     def _tasks_before(self, component: str) -> list[list[Any]]:
         """[source, number of its first task, number of tasks] of all that feed a component. They
@@ -534,9 +565,9 @@ class EpochDriver:
 
     def _take(self, kept: _Kept, epoch: int) -> None:
         full = kept.epochs.wants_full(epoch)
-        changes, older, positions = None, kept.older, None
+        changes, older, positions, progress = None, kept.older, None, b""
         if kept.windowed:
-            self._store_windows(kept)
+            progress = self._store_windows(kept)
         batches: Mapping[Batch, list[Any]] = {}
         if kept.state is not None:
             base = full or not older or wants_base(older, kept.written.values())
@@ -552,7 +583,14 @@ class EpochDriver:
             batches = dict(kept.pending)
         kept.epochs.took(epoch)
         snapshot = Snapshot(
-            kept.name, self._settings.generation, epoch, changes, older, positions, batches
+            kept.name,
+            self._settings.generation,
+            epoch,
+            changes,
+            older,
+            positions,
+            batches,
+            progress,
         )
         self._settings.on_taken(snapshot, self.groups.get(kept.name[0], 0))
         elsewhere: dict[WorkerSlot, None] = {}
@@ -567,17 +605,29 @@ class EpochDriver:
             assert self._fence is not None
             self._fence.add_barrier(slot, Barrier(*kept.name, epoch, full))
 
-    def _store_windows(self, kept: _Kept) -> None:
-        shell, state = kept.user._squall_shell, kept.state
+    def _store_windows(self, kept: _Kept) -> bytes:
+        """Put what has changed in the windows into the state. Returns how far they are, if they
+        move with their key groups."""
+        shell, state, codec = kept.user._squall_shell, kept.state, kept.codec
         assert state is not None
-        if shell.revision != kept.revision:
-            kept.revision = shell.revision
-            try:
-                data = shell.stored(kept.codec, Tuple)
-                rows = ((data, self._tasks_before(kept.name[0])),)
-                state.put(_WINDOWS, kept.codec.encode_rows(rows))
-            except SquallError as error:
-                self._host.die(error)
+        try:
+            tasks = self._tasks_before(kept.name[0])
+            if shell.groups is None:
+                if shell.revision != kept.revision:
+                    kept.revision = shell.revision
+                    rows = ((shell.stored(codec, Tuple), tasks),)
+                    state.put(_WINDOWS, codec.encode_rows(rows))
+                return b""
+            for group, owner, data in shell.changed_groups(codec, Tuple):
+                state.current = owner
+                state.put((_WINDOWS, group), codec.encode_rows(((data, tasks),)))
+            progress: bytes = shell.progress(codec)
+            return progress
+        except SquallError as error:
+            self._host.die(error)
+            return b""
+        finally:
+            state.current = NO_KEY
 
     def _receive(self, barrier: Barrier) -> None:
         """A task of another worker has taken its snapshot."""
@@ -749,7 +799,8 @@ class _AtomicBolt:
         self, execute: Callable[[Any], Any], tries: Tries
     ) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
         host = self._driver._host
-        windows = WindowCalls(self._component, tries, self._letters, host.die)
+        grouping = self._driver.window_grouping(self._component)
+        windows = WindowCalls(self._component, tries, self._letters, host.die, grouping)
         self._kept.windowed = True
         # Before the bolt is bound, which makes its shell.
         object.__setattr__(self._kept.user, "_squall_calls", windows)

@@ -52,6 +52,7 @@ class Snapshot:
     older: tuple[SegmentRef, ...] = ()  # segments that are needed with the changes
     positions: Mapping[Hashable, Any] | None = None  # of a source, by split
     batches: Mapping[Batch, Sequence[Any]] = field(default_factory=dict)  # of a sink
+    progress: bytes = b""  # of windows that move with their key groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +100,7 @@ class PartStore:
                 self._encoded([batch, *([row] for row in rows)])
                 for batch, rows in sorted(snapshot.batches.items())
             ),
+            progress=snapshot.progress,
         )
 
     def _encoded(self, rows: Iterable[Sequence[Any]]) -> bytes:
@@ -166,7 +168,8 @@ class PartStore:
             raise StateError(
                 f"{component!r} has state that belongs to its tasks, so it goes on with "
                 f"{len(part.tasks)} of them, not {tasks}",
-                hint="state that is used under the key of the tuple's fields grouping can move",
+                hint="state that is used under the key of the tuple's fields grouping can move, "
+                "and so can windows whose key has these fields",
             )
         wanted = groups_of_task(index, tasks, part.max_parallelism)
         first, last = wanted.start, wanted.stop - 1
@@ -199,6 +202,18 @@ class PartStore:
                 if stable_hash(split) % self._shape[component] == index:
                     found[split] = position
         return found
+
+    def progress_of(self, part: ComponentPart, task: TaskName) -> list[bytes]:
+        """How far the windows were of the tasks that had the key groups of this one."""
+        component, index = task
+        groups, then = part.max_parallelism, len(part.tasks)
+        mine = groups_of_task(index, self._shape[component], groups)
+        had = (groups_of_task(one, then, groups) for one in range(then))
+        return [
+            one.progress
+            for one, theirs in zip(part.tasks, had, strict=True)
+            if one.progress and theirs.start < mine.stop and mine.start < theirs.stop
+        ]
 
     def batches_of(self, part: ComponentPart, task: TaskName) -> dict[Batch, list[Any]]:
         """The batches that a task has to write. Those of one writer stay together."""

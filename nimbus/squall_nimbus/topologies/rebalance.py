@@ -72,8 +72,9 @@ def check_rebalance(
             problems += _rescale_problems(topology, component, executors)
             if component in bound:
                 problems.append(
-                    f"{component!r} has state that belongs to its tasks, not to keys, so it keeps "
-                    f"its {tasks} tasks (see docs/concepts/state.md)"
+                    f"{component!r} has state that belongs to its tasks, not to keys (windows "
+                    f"without a key, for one), so it keeps its {tasks} tasks (see "
+                    "docs/concepts/state.md)"
                 )
         elif executors > tasks and not rescales(topology, component):
             problems.append(

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from squall import (
+    AggregateBolt,
     LocalCluster,
     RowBatch,
     SquallError,
@@ -24,6 +25,7 @@ from squall import (
 )
 from squall.testing import ReplayableSpout
 from squall.windows import EventTime, Windows, session, sliding, tumbling
+from squall_engine.epochs.driver import EpochDriver
 
 KEYS = ("ann", "bob", "cleo")
 PANE_MS = 1_000
@@ -262,6 +264,26 @@ class Numbers(WindowedBolt):
 
 
 AT = EventTime("at")
+
+
+class Totals(AggregateBolt):
+    outputs = ["key", "end", "total"]
+    windows = sliding(secs=2, every_secs=1, key="key", event_time=AT)
+
+    def init(self) -> int:
+        return 0
+
+    def add(self, total: int, tup: Any) -> int:
+        added: int = total + tup["number"]
+        return added
+
+    def merge(self, first: int, second: int) -> int:
+        return first + second
+
+    def result(self, total: int, window: Any) -> None:
+        self.emit([window.key, window.end_ms, total])
+
+
 WINDOWS = {
     "tumbling": tumbling(secs=1, key="key", event_time=AT),
     "sliding": sliding(secs=2, every_secs=1, key="key", event_time=AT),
@@ -295,6 +317,78 @@ def test_windows_go_on_where_they_were(tmp_path: Path, kind: str, blocking: bool
     applied.clear()
     run(tmp_path / "parts", build, partial(enough, found.total()))
     assert Counter(written["windows"]) == found
+
+
+@pytest.mark.parametrize("kind", [*WINDOWS, "totals"])
+def test_windows_move_with_their_keys_to_other_tasks(tmp_path: Path, kind: str) -> None:
+    """2, 5 and 2 tasks: the same windows as of one task in one run."""
+    parallel = {COUNT // 3 + 7: 2, 2 * COUNT // 3: 5, COUNT: 2}
+    ends = [[f"end{i}", -1, END] for i in range(32)]  # each task gets one
+
+    def build(given: list[list[Any]], tasks: int) -> Any:
+        builder = TopologyBuilder()
+        builder.spout("events", Events(given + ends if len(given) > COUNT else given))
+        bolt = Totals() if kind == "totals" else Numbers(WINDOWS[kind])
+        builder.bolt("windows", bolt, parallelism=tasks).fields("events", "key")
+        builder.bolt("write", Write("windows")).shuffle("windows")
+        return builder.build()
+
+    def enough(count: int) -> bool:
+        return len(written.get("windows", ())) >= count
+
+    with LocalCluster() as cluster:
+        cluster.submit_topology("events", conf(tmp_path / "whole"), build(rows(COUNT), 1))
+        cluster.wait_until(partial(enough, 3), 60.0)
+        cluster.wait_drained("events")
+    found = Counter(written.pop("windows"))
+    applied.clear()
+
+    def rescaled(given: list[list[Any]]) -> Any:
+        return build(given, parallel[min(len(given), COUNT)])
+
+    run(tmp_path / "parts", rescaled, partial(enough, found.total()))
+    assert Counter(written["windows"]) == found
+
+
+def test_windows_that_were_stored_whole_go_on_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Checkpoints of before windows by key moved."""
+
+    def build(given: list[list[Any]]) -> Any:
+        if len(given) > COUNT // 3 + 7:
+            monkeypatch.undo()
+        builder = TopologyBuilder()
+        builder.spout("events", Events(given))
+        builder.bolt("windows", Numbers(WINDOWS["tumbling"])).fields("events", "key")
+        builder.bolt("write", Write("windows")).shuffle("windows")
+        return builder.build()
+
+    monkeypatch.setattr(EpochDriver, "window_grouping", lambda *_: None)
+    windows = by_window()
+    run(tmp_path, build, lambda: len(written.get("windows", ())) >= len(windows))
+    assert Counter(tuple(row[2]) for row in written["windows"]) == Counter(
+        tuple(values) for values in windows.values()
+    )
+
+
+def test_windows_without_a_key_keep_their_number_of_tasks(tmp_path: Path) -> None:
+    def build(tasks: int, key: Any) -> Any:
+        builder = TopologyBuilder()
+        builder.spout("events", Events(rows(100)))
+        windows = tumbling(secs=1, key=key, event_time=AT)
+        bolt = builder.bolt("windows", Numbers(windows), parallelism=tasks)
+        bolt.fields("events", "key", "number")
+        return builder.build()
+
+    for number, key in enumerate([(), "key"]):  # or by a part of what the input is grouped by
+        settings = conf(tmp_path / str(number))
+        with LocalCluster() as cluster:
+            cluster.submit_topology("events", settings, build(2, key))
+            cluster.wait_until(lambda: cluster.totals("events")["events"]["emitted"] >= 100, 60.0)
+            cluster.kill_topology("events")
+        with LocalCluster() as cluster, pytest.raises(SquallError, match="'windows' has state"):
+            cluster.submit_topology("events", settings, build(3, key))
 
 
 def test_a_window_that_fails_leaves_its_tuples_as_dead_letters(tmp_path: Path) -> None:
