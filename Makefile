@@ -10,7 +10,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-compose quick check simulation bench bench-features bench-latency bench-idle \
-  bench-memory bench-scale bench-scheduling bench-encryption bench-multilang bench-windows bench-streams \
+  bench-memory bench-scale bench-scheduling bench-encryption bench-multilang bench-windows bench-state bench-streams \
   bench-nexmark bench-connectors bench-peers bench-spark \
   bench-report docs options constraints chaos soak format clean
 
@@ -91,6 +91,9 @@ bench-latency: $(BENCH_STAMP) ## Measure complete latency at 1,000 messages a se
 
 bench-windows: $(BENCH_STAMP) ## Measure what windows cost a tuple
 	$(BIN)/python -m bench windows
+
+bench-state: $(BENCH_STAMP) ## Measure state in memory and on disk
+	$(BIN)/python -m bench state
 
 bench-streams: $(BENCH_STAMP) ## Measure streams against bolts written by hand
 	$(BIN)/python -m bench streams

@@ -11,6 +11,7 @@
     multilang   one shell bolt against bare pipes
     connectors  a record of each connector, against real servers
     windows     a count by windows against a plain bolt's
+    state       state in memory and on disk: reading, writing, restoring
     streams     streams against bolts written by hand
     nexmark     the queries of Nexmark
     spark       word count on Spark against hand-written PySpark
@@ -51,6 +52,7 @@ SUBJECTS = {
     "multilang": ("bench.shell", 3),
     "connectors": ("bench.connectors", 3),
     "windows": ("bench.windows", 5),
+    "state": ("bench.state", 3),
     "streams": ("bench.streams", 7),
     "nexmark": ("bench.nexmark", 3),
     "spark": ("bench.spark", 3),

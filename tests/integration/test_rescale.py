@@ -39,7 +39,7 @@ class Fives(WindowedBolt):
 
 if __name__ == "__main__":""",
 ).replace(
-    "    conf = {",
+    "    conf = {",  # (whose state is on disk here: it is in memory in the other tests)
     f"""    fives = builder.bolt("fives", Fives(), parallelism=2)
     fives.windowed(tumbling(count={WINDOW}, key="key")).fields("lines", "key")
     create = "CREATE TABLE IF NOT EXISTS fives (key TEXT, numbers TEXT)"
@@ -47,7 +47,9 @@ if __name__ == "__main__":""",
         f"{{folder}}/fives.db", "fives", ["key", "numbers"], create=create
     )
     builder.bolt("keep", sink).shuffle("fives")
-    conf = {{""",
+    conf = {{
+        "topology.state.backend": "disk",
+        "topology.state.backend.write.entries": 20,""",
 )
 WINDOWS = f"""
 import json

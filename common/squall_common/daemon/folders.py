@@ -7,7 +7,9 @@ import inspect
 import os
 import shutil
 import stat
+import tempfile
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +130,21 @@ class Folder:
             write_atomic(Path(path) / name, data, mode=_FILE_MODE)
             return
         system.pipe_file(f"{path}/{name}", data)
+
+    def write_parts(self, name: str, parts: Iterable[bytes]) -> None:
+        """Replace a file in one step by these parts, one after the other, which need not fit into
+        memory. For a URL they are in a file of the temporary folder first."""
+        if self._path is not None:
+            _make(self._path)
+        with tempfile.NamedTemporaryFile(dir=self._path, prefix=f".{name}.", delete=False) as file:
+            beside = Path(file.name)
+            try:
+                for part in parts:
+                    file.write(part)
+                file.flush()
+                self.adopt(name, beside)
+            finally:
+                beside.unlink(missing_ok=True)
 
     def create(self, name: str, data: bytes) -> None:
         """Write a file that is not there yet. Raises FileExistsError if it is. Of two that create

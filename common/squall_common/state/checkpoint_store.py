@@ -14,7 +14,7 @@ from __future__ import annotations
 import errno
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from squall_common.daemon.folders import Folder
@@ -54,6 +54,15 @@ class CheckpointStore:
         try:
             self._try("write", name, lambda: folder.write(base, whole))
         except FileNotFoundError as error:  # a bucket that is not there, or a folder just removed
+            raise self._failed("write", name, error, error.errno) from error
+
+    def put_parts(self, name: str, parts: Iterable[bytes]) -> None:
+        """The same for what does not fit into memory; `parts` is iterated over again if a write
+        has failed. Raises what its iterators raise, too."""
+        folder, base = self._place(name)
+        try:
+            self._try("write", name, lambda: folder.write_parts(base, parts))
+        except FileNotFoundError as error:
             raise self._failed("write", name, error, error.errno) from error
 
     def get(self, name: str) -> bytes:

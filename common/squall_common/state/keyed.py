@@ -30,7 +30,7 @@ from squall_common.component.state import KeyValueState, begins_with
 from squall_common.errors import describe
 from squall_common.state.errors import StateDamagedError, StateError, StateValueError
 from squall_common.state.key_groups import BOUND
-from squall_common.state.task_state import RowCodec, StoredState
+from squall_common.state.task_state import Changes, RowCodec, StoredState
 from squall_common.topology.serialization import Registry
 
 IMMUTABLE = frozenset(
@@ -53,16 +53,16 @@ class _Mark:
 NO_KEY: Any = _Mark("no key")
 MANY_KEYS: Any = _Mark("many keys")
 """The current key of a batch, for an entry that belongs to none of the keys in it."""
-_BOUND: Any = _Mark("bound")
-_SELF: Any = _Mark("itself")
-_ABSENT: Any = _Mark("absent")
+BOUND_OWNER: Any = _Mark("bound")
+SELF: Any = _Mark("itself")
+ABSENT: Any = _Mark("absent")
 
-_SCALARS = frozenset({NoneType, bool, int, float, str, bytes})
-_LENGTH = struct.Struct("<I")
-_SHOWN_CHARS = 60
+SCALARS = frozenset({NoneType, bool, int, float, str, bytes})
+LENGTH = struct.Struct("<I")
+SHOWN_CHARS = 60
 _PACKED_AT_ONCE = 2_048
 _SECURED_AT_ONCE = 64  # values that are encoded under one lock
-_MILLIS = 1000
+MILLIS = 1000
 
 
 class Entry(NamedTuple):
@@ -77,7 +77,7 @@ class Entry(NamedTuple):
 class _Delta:
     """What has changed between two snapshots."""
 
-    values: dict[Hashable, Any] = field(default_factory=dict)  # _ABSENT: deleted
+    values: dict[Hashable, Any] = field(default_factory=dict)  # ABSENT: deleted
     stale: list[tuple[Hashable, Any]] = field(default_factory=list)
     """(key, owner): an owner that an entry has no longer; it must go from that one's group."""
 
@@ -104,7 +104,7 @@ class KeyedState(KeyValueState):
         self._registry = registry or Registry()
         self._clock = clock
         self._values: dict[Hashable, Any] = {}
-        self._owners: dict[Hashable, Any] = {}  # where they are not the key itself; or _BOUND
+        self._owners: dict[Hashable, Any] = {}  # where they are not the key itself; or BOUND_OWNER
         self._put_at: dict[Hashable, float] = {}  # with a ttl: oldest first
         self._bound = 0
         self._delta = _Delta()
@@ -117,8 +117,8 @@ class KeyedState(KeyValueState):
     def get(self, key: Hashable, default: Any = None) -> Any:
         if self._ttl_secs is not None:
             self._expire()
-        value = self._values.get(key, _ABSENT)
-        if value is _ABSENT:
+        value = self._values.get(key, ABSENT)
+        if value is ABSENT:
             return default
         if key != self.current or self._owners:
             self._used(key)
@@ -132,11 +132,11 @@ class KeyedState(KeyValueState):
 
     def entry(self, key: Hashable) -> Entry | None:
         """All that is known of a key, for `put_back`; None: it has no entry."""
-        value = self._values.get(key, _ABSENT)
-        if value is _ABSENT:
+        value = self._values.get(key, ABSENT)
+        if value is ABSENT:
             return None
         put_at = self._put_at.get(key) if self._put_at else None
-        return Entry(value, self._owners.get(key, _SELF), put_at)
+        return Entry(value, self._owners.get(key, SELF), put_at)
 
     def put_back(self, entries: Mapping[Hashable, Entry | None]) -> None:
         """Make entries what they were, with their owners and times."""
@@ -147,9 +147,9 @@ class KeyedState(KeyValueState):
                 continue
             if key in self._values:
                 self._disown(key)
-            if entry.owner is not _SELF:
+            if entry.owner is not SELF:
                 self._owners[key] = entry.owner
-                self._bound += entry.owner is _BOUND
+                self._bound += entry.owner is BOUND_OWNER
             self._values[key] = entry.value
             self._changed[key] = entry.value
             if entry.put_at is not None:
@@ -169,7 +169,7 @@ class KeyedState(KeyValueState):
 
     def check(self, key: Hashable, value: Any) -> None:
         """Raises StateValueError for what `put` would refuse."""
-        if type(value) not in _SCALARS or type(key) not in _SCALARS:
+        if type(value) not in SCALARS or type(key) not in SCALARS:
             self._check(key, value)
 
     def expire(self) -> None:
@@ -178,7 +178,7 @@ class KeyedState(KeyValueState):
             self._expire()
 
     def put(self, key: Hashable, value: Any) -> None:
-        if type(value) not in _SCALARS:
+        if type(value) not in SCALARS:
             self._check(key, value)
         if self._ttl_secs is not None:
             self._expire()
@@ -191,11 +191,11 @@ class KeyedState(KeyValueState):
         self._changed[key] = value
 
     def delete(self, key: Hashable) -> None:
-        if self._values.pop(key, _ABSENT) is _ABSENT:
+        if self._values.pop(key, ABSENT) is ABSENT:
             return
         self._put_at.pop(key, None)
         self._disown(key)
-        self._changed[key] = _ABSENT
+        self._changed[key] = ABSENT
 
     def iterate(self) -> Iterator[tuple[Any, Any]]:
         return self._entries(lambda _: True)
@@ -242,8 +242,8 @@ class KeyedState(KeyValueState):
         current = self.current
         if current is NO_KEY:
             return
-        owner = self._owners.get(key, _SELF)
-        if owner is not _BOUND and (key if owner is _SELF else owner) != current:
+        owner = self._owners.get(key, SELF)
+        if owner is not BOUND_OWNER and (key if owner is SELF else owner) != current:
             self._bind(key, owner)
             self._changed[key] = self._values[key]
 
@@ -255,21 +255,21 @@ class KeyedState(KeyValueState):
         current = self.current
         if current is NO_KEY or current is MANY_KEYS:
             self._check(key, None)
-            self._owners[key] = _BOUND
+            self._owners[key] = BOUND_OWNER
             self._bound += 1
         elif current != key:
             self._check(key, None)
             self._owners[key] = current
 
     def _bind(self, key: Hashable, owner: Any) -> None:
-        self._delta.stale.append((key, key if owner is _SELF else owner))
-        self._owners[key] = _BOUND
+        self._delta.stale.append((key, key if owner is SELF else owner))
+        self._owners[key] = BOUND_OWNER
         self._bound += 1
 
     def _disown(self, key: Hashable) -> None:
-        owner = self._owners.pop(key, _SELF)
-        self._delta.stale.append((key, key if owner is _SELF else owner))
-        self._bound -= owner is _BOUND
+        owner = self._owners.pop(key, SELF)
+        self._delta.stale.append((key, key if owner is SELF else owner))
+        self._bound -= owner is BOUND_OWNER
 
     def _check(self, key: Hashable, value: Any) -> None:
         """Raises StateValueError for what could not be stored."""
@@ -295,7 +295,10 @@ class KeyedState(KeyValueState):
 
     # ---- snapshots: see `TaskState` ----
 
-    def snapshot(self, epoch: int, *, base: bool = False) -> _Snapshot:
+    def snapshot(self, epoch: int, *, base: bool = False) -> Changes:
+        return self._snapshot(epoch, base=base)
+
+    def _snapshot(self, epoch: int, *, base: bool = False) -> _Snapshot:
         if self._ttl_secs is not None:
             self._expire()
         self._unfinished.append((epoch, self._delta))
@@ -344,7 +347,7 @@ class KeyedState(KeyValueState):
                 part._load(segment, wanted)
             if part is not self:
                 self._merge(part)
-        self._bound = sum(owner is _BOUND for owner in self._owners.values())
+        self._bound = sum(owner is BOUND_OWNER for owner in self._owners.values())
         if self._put_at:
             self._put_at = dict(sorted(self._put_at.items(), key=lambda entry: entry[1]))
 
@@ -354,7 +357,7 @@ class KeyedState(KeyValueState):
         # old one, in the same segment.
         blocks = []
         for group, data in segment.blocks(groups):
-            frames = _frames(data)
+            frames = frames_of(data)
             for (key,) in self._decode(next(frames, b""), segment):
                 values.pop(key, None)
                 owners.pop(key, None)
@@ -370,13 +373,13 @@ class KeyedState(KeyValueState):
                     key = row[0]
                     values[key] = row[1]
                     if group == BOUND:
-                        owners[key] = _BOUND
+                        owners[key] = BOUND_OWNER
                     elif len(row) > 3:
                         owners[key] = row[3]
                     else:
                         owners.pop(key, None)
                     if len(row) > 2 and row[2] is not None:
-                        self._put_at[key] = row[2] / _MILLIS
+                        self._put_at[key] = row[2] / MILLIS
 
     def _decode(self, frame: bytes, segment: StoredState) -> list[list[Any]]:
         if not frame:
@@ -394,7 +397,7 @@ class KeyedState(KeyValueState):
         both = self._values.keys() & part._values.keys()
         if both:
             raise StateError(
-                f"two tasks have an entry for {next(iter(both))!r:.{_SHOWN_CHARS}}, so they cannot "
+                f"two tasks have an entry for {next(iter(both))!r:.{SHOWN_CHARS}}, so they cannot "
                 "become one",
                 hint="start with the number of tasks that has stored the state",
             )
@@ -403,12 +406,12 @@ class KeyedState(KeyValueState):
         self._put_at.update(part._put_at)
 
 
-def _frames(data: bytes) -> Iterator[bytes]:
+def frames_of(data: bytes) -> Iterator[bytes]:
     """The frames of a block."""
     at, end = 0, len(data)
     while at < end:
-        (length,) = _LENGTH.unpack_from(data, at)
-        at += _LENGTH.size
+        (length,) = LENGTH.unpack_from(data, at)
+        at += LENGTH.size
         yield data[at : at + length]
         at += length
 
@@ -449,8 +452,8 @@ class _Snapshot:
 
     def secure(self, key: Hashable, codec: RowCodec) -> None:
         """Encode a value now, if that is still to be done, because the task gets it again."""
-        value = self._values.get(key, _ABSENT)
-        if self.is_encoded or value is _ABSENT or type(value) in IMMUTABLE:
+        value = self._values.get(key, ABSENT)
+        if self.is_encoded or value is ABSENT or type(value) in IMMUTABLE:
             return
         with self._lock:
             if key not in self._secured and key not in self._done:
@@ -474,7 +477,7 @@ class _Snapshot:
         entries = iter(self._values.items())
         while chunk := list(islice(entries, _PACKED_AT_ONCE)):
             for key, value in packer.add(chunk) if plain else chunk:
-                if value is _ABSENT:
+                if value is ABSENT:
                     continue  # it is among the stale ones
                 group = self._group(self._owners.get(key, key))
                 if type(value) not in IMMUTABLE:
@@ -496,16 +499,16 @@ class _Snapshot:
         for group in {*dead, *packed, *live, *(group for group, _ in changeable)}:
             gone, rows = dead.get(group), live.get(group)
             first = b"" if gone is None else self._encode(gone, codec)
-            frames = blocks[group] = [_LENGTH.pack(len(first)), first]
+            frames = blocks[group] = [LENGTH.pack(len(first)), first]
             for frame in (packed.get(group), rows and self._encode(rows, codec)):
                 if frame:
-                    frames += (_LENGTH.pack(len(frame)), frame)
+                    frames += (LENGTH.pack(len(frame)), frame)
         for start in range(0, len(changeable), _SECURED_AT_ONCE):
             with self._lock:
                 for group, key in changeable[start : start + _SECURED_AT_ONCE]:
                     frame = self._secured.pop(key, b"") or self._row(key, codec)
                     self._done.add(key)
-                    blocks[group] += (_LENGTH.pack(len(frame)), frame)
+                    blocks[group] += (LENGTH.pack(len(frame)), frame)
         return {group: b"".join(frames) for group, frames in blocks.items()}
 
     def _row(self, key: Hashable, codec: RowCodec) -> bytes:
@@ -513,9 +516,9 @@ class _Snapshot:
 
     def _full_row(self, key: Hashable, value: Any) -> tuple[Any, ...]:
         at = self._put_at.get(key)
-        millis = None if at is None else int(at * _MILLIS)
-        owner = self._owners.get(key, _SELF)
-        if owner is not _SELF and owner is not _BOUND:
+        millis = None if at is None else int(at * MILLIS)
+        owner = self._owners.get(key, SELF)
+        if owner is not SELF and owner is not BOUND_OWNER:
             return (key, value, millis, owner)
         return (key, value) if millis is None else (key, value, millis)
 
@@ -531,7 +534,7 @@ class _Snapshot:
             raise
 
     def _group(self, owner: Any) -> int:
-        if owner is _BOUND:
+        if owner is BOUND_OWNER:
             return BOUND
         try:
             return stable_hash(owner, self._registry) % self._max_parallelism
@@ -541,5 +544,5 @@ class _Snapshot:
 
 def _not_storable(key: Hashable, error: Exception) -> StateValueError:
     return StateValueError(
-        f"the state of key {key!r:.{_SHOWN_CHARS}} cannot be stored: {describe(error)}"
+        f"the state of key {key!r:.{SHOWN_CHARS}} cannot be stored: {describe(error)}"
     )

@@ -70,6 +70,7 @@ class PartOfSegment:
 
     def __init__(self, segment: Segment, groups: range) -> None:
         self.name = segment.name
+        self.is_base = segment.is_base
         self._segment, self._groups = segment, groups
 
     def blocks(self, groups: Iterable[int]) -> Iterator[tuple[int, bytes]]:

@@ -110,7 +110,7 @@ class RedisStore:
         return not numbers or self._since >= max(keys, _BASE_KEYS_MIN) or numbers >= _CHAIN_MAX
 
     def write(self, changes: Changes, codec: RowCodec) -> int:
-        blocks = changes.encode(codec)
+        blocks = dict(changes.encode(codec))
         frame = _encode((_checksum(blocks), blocks))
         since = 0 if changes.is_base else self._since + changes.entries
         about = {

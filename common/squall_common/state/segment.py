@@ -30,6 +30,7 @@ VERSION = 1
 MAGIC = b"SQSTSEG" + bytes([VERSION])
 _TRAILER = struct.Struct("<II8s")
 _TAIL_BYTES = 16 * 1024
+_STRETCH_BYTES = 64 * 1024 * 1024  # read at once
 
 
 class SegmentRef(msgspec.Struct, frozen=True, array_like=True):
@@ -89,9 +90,16 @@ def encode_segment(
         places.append(Block(group, offset, len(data), zlib.crc32(data)))
         parts.append(data)
         offset += len(data)
+    end, ref = _end(footer, places, offset, name, groups)
+    return [*parts, *end], ref
+
+
+def _end(
+    footer: Footer, places: Iterable[Block], offset: int, name: str, groups: range
+) -> tuple[list[bytes], SegmentRef]:
+    """What comes after the blocks, which end at `offset`."""
     tail = _encode(msgspec.structs.replace(footer, blocks=tuple(places)))
     checksum = zlib.crc32(tail)
-    parts += [tail, _TRAILER.pack(checksum, len(tail), MAGIC)]
     size = offset + len(tail) + _TRAILER.size
     ref = SegmentRef(
         name=name,
@@ -102,7 +110,33 @@ def encode_segment(
         groups=(groups.start, groups.stop - 1),
         is_base=footer.is_base,
     )
-    return parts, ref
+    return [tail, _TRAILER.pack(checksum, len(tail), MAGIC)], ref
+
+
+class SegmentParts:
+    """The parts of a file whose blocks do not all fit into memory. It may be iterated over again,
+    if a write has failed."""
+
+    def __init__(
+        self,
+        footer: Footer,
+        blocks: Iterable[tuple[int, bytes]],
+        name: str,
+        groups: range,
+    ) -> None:
+        """`footer` comes without blocks."""
+        self._footer, self._blocks, self._name, self._groups = footer, blocks, name, groups
+        self.ref: SegmentRef | None = None  # after the last part
+
+    def __iter__(self) -> Iterator[bytes]:
+        places, offset = [], len(MAGIC)
+        yield MAGIC
+        for group, data in self._blocks:
+            places.append(Block(group, offset, len(data), zlib.crc32(data)))
+            offset += len(data)
+            yield data
+        end, self.ref = _end(self._footer, places, offset, self._name, self._groups)
+        yield from end
 
 
 class Segment:
@@ -148,27 +182,45 @@ class Segment:
         )
         return cls(name, footer, read_part, ref)
 
+    @property
+    def is_base(self) -> bool:
+        """Whether nothing in it replaces or deletes what is in another."""
+        return self.footer.is_base
+
     def blocks(self, groups: Iterable[int]) -> Iterator[tuple[int, bytes]]:
         """The encoded rows of these groups, those that it has. Raises StateDamagedError."""
         wanted = set(groups)
         found = [block for block in self.footer.blocks if block.group in wanted]
         if not found:
             return
-        # Blocks lie in the order of their groups: what a task wants is one stretch, or two.
-        start = found[0].offset
-        end = found[-1].offset + found[-1].length
-        if end - start <= 2 * sum(block.length for block in found):
-            data = memoryview(self._read_part(start, end - start))
-            for block in found:
+        for near in _stretches(found):
+            start = near[0].offset
+            length = near[-1].offset + near[-1].length - start
+            data = memoryview(self._read_part(start, length))
+            for block in near:
                 yield self._checked(block, data[block.offset - start :][: block.length])
-            return
-        for block in found:
-            yield self._checked(block, memoryview(self._read_part(block.offset, block.length)))
 
     def _checked(self, block: Block, data: memoryview) -> tuple[int, bytes]:
         if len(data) != block.length or zlib.crc32(data) != block.checksum:
             raise damaged(self.name, f"the checksum of key group {block.group} differs")
         return block.group, bytes(data)
+
+
+def _stretches(blocks: Iterable[Block]) -> Iterator[list[Block]]:
+    """Blocks to be read at once: near each other, and not too much. (Blocks lie in the order of
+    their groups, or several times so: what a task wants is few stretches.)"""
+    near: list[Block] = []
+    wanted = 0
+    for block in blocks:
+        if near:
+            length = block.offset + block.length - near[0].offset
+            if length > 2 * (wanted + block.length) or length > _STRETCH_BYTES:
+                yield near
+                near, wanted = [], 0
+        near.append(block)
+        wanted += block.length
+    if near:
+        yield near
 
 
 def damaged(name: str, why: str) -> StateDamagedError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 
@@ -35,6 +35,11 @@ class RowPacker(Protocol):
         ...
 
 
+Blocks = Mapping[int, bytes] | Iterable[tuple[int, bytes]]
+"""Encoded entries with their key group. If there is no mapping, they may not all fit into memory:
+they are read each time that they are iterated over, and a group comes several times."""
+
+
 class Changes(Protocol):
     """What a snapshot holds. It does not change any more, whatever the task does next."""
 
@@ -62,7 +67,7 @@ class Changes(Protocol):
         any, the number of tasks cannot change."""
         ...
 
-    def encode(self, codec: RowCodec) -> dict[int, bytes]:
+    def encode(self, codec: RowCodec) -> Blocks:
         """The encoded entries, by key group. From any thread, once; with a codec of that thread's
         own. Raises StateValueError, which names the key of a value that cannot be encoded."""
         ...

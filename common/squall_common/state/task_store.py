@@ -34,7 +34,8 @@ from squall_common.state.errors import (
 )
 from squall_common.state.key_groups import groups_of_task
 from squall_common.state.layouts import Layout, mark_first, noted_layouts, sources
-from squall_common.state.segment import Footer, Segment, SegmentRef, damaged, encode_segment
+from squall_common.state.segment import Footer, Segment, SegmentRef, damaged
+from squall_common.state.segment_file import put_segment
 from squall_common.state.task_state import Changes, RowCodec, TaskState
 
 _FENCE = re.compile(r"(?P<life>\d{6}-[0-9a-f]{8})\.fence")
@@ -227,8 +228,7 @@ class SegmentStore:
             blocks=(),
             older=older,
         )
-        parts, ref = encode_segment(footer, changes.encode(codec), name, place.groups)
-        self._store.put(name, parts)
+        ref = put_segment(self._store, footer, changes.encode(codec), name, place.groups)
         names = self._store.names(self._folder)
         self._check_fences(names)
         self._chain = [*older, ref]

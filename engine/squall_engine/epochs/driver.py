@@ -30,6 +30,7 @@ from squall_common.component.stateful import StatefulBolt
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import SquallError, describe
 from squall_common.names import DEAD_LETTER_STREAM, is_system_id
+from squall_common.state.errors import StateError
 from squall_common.state.key_groups import max_parallelism
 from squall_common.state.keyed import NO_KEY, KeyedState
 from squall_common.state.manifest import ComponentPart
@@ -52,6 +53,7 @@ from squall_engine.epochs.task import TaskEpochs, TaskState
 from squall_engine.loading import ComponentStartError
 from squall_engine.options import EngineOptions
 from squall_engine.plan import Plan
+from squall_engine.state.backends import make_state
 from squall_engine.tasks.base import Task
 from squall_engine.tasks.bolt import BoltTask
 from squall_engine.tasks.built import Built
@@ -248,17 +250,16 @@ class EpochDriver:
         groups = self.groups_of(component)
         assert groups is not None
         codec = self._make_codec()
-        state = self._restored(kept, groups, codec, kept.user.state_ttl_secs)
+        options, ttl_secs = self._host.options.of(component), kept.user.state_ttl_secs
+        empty = make_state(options, groups, codec, ttl_secs=ttl_secs)
+        state = self._restored(kept, groups, empty)
         kind = _STATES.get(kept.mode, BatchState)
         kept.shown = kind(state, codec)
         return kept.shown
 
-    def _restored(
-        self, kept: _Kept, groups: int, codec: ValueCodec, ttl_secs: float | None
-    ) -> KeyedState:
+    def _restored(self, kept: _Kept, groups: int, state: KeyedState) -> KeyedState:
         component, index = kept.name
         self.groups[component] = groups
-        state = KeyedState(groups, codec, ttl_secs=ttl_secs)
         part = self._part_of(component)
         if part is not None:
             self._settings.parts.restore_state(part, kept.name, state)
@@ -382,7 +383,7 @@ class EpochDriver:
         groups = self.groups_of(component) or max_parallelism(len(self._plan.tasks_of[component]))
         codec, shell = self._make_codec(), kept.user._squall_shell
         try:
-            state = self._restored(kept, groups, codec, None)
+            state = self._restored(kept, groups, KeyedState(groups, codec))
             stored = state.get(_WINDOWS)
             if stored is not None:
                 ((data, tasks),) = codec.decode_rows(stored)
@@ -571,7 +572,11 @@ class EpochDriver:
         batches: Mapping[Batch, list[Any]] = {}
         if kept.state is not None:
             base = full or not older or wants_base(older, kept.written.values())
-            changes = kept.state.snapshot(epoch, base=base)
+            try:
+                changes = kept.state.snapshot(epoch, base=base)
+            except StateError as error:  # of state on disk
+                self._host.die(error)
+                return
             older = () if base else older
         elif isinstance(kept.user, RewindableSpout):
             positions = dict(kept.user._positions_now())

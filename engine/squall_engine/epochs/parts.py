@@ -18,7 +18,8 @@ from squall_common.state.manifest import (
     TaskPart,
     decode_manifest,
 )
-from squall_common.state.segment import Footer, Segment, SegmentRef, encode_segment
+from squall_common.state.segment import Footer, Segment, SegmentRef
+from squall_common.state.segment_file import put_segment
 from squall_common.state.task_state import Changes, RowCodec
 from squall_engine.dataflow.fence import Fence
 from squall_engine.epochs.coordinator import Attempt
@@ -131,9 +132,7 @@ class PartStore:
             older=snapshot.older,
         )
         groups = groups_of_task(index, tasks, max_parallelism)
-        data, ref = encode_segment(footer, blocks, name, groups)
-        self._store.put(name, data)
-        return ref
+        return put_segment(self._store, footer, blocks, name, groups)
 
     def write_manifest(self, name: Name, data: bytes) -> None:
         """Raises StateError."""

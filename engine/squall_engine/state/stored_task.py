@@ -18,7 +18,7 @@ from typing import Any
 
 from squall_common.component.collector import BoltCollector, DelegatingBoltCollector
 from squall_common.daemon.logs import get_logger
-from squall_common.state.errors import StateStoreError
+from squall_common.state.errors import StateError, StateStoreError
 from squall_common.state.keyed import NO_KEY, KeyedState
 from squall_common.state.task_state import RowCodec
 from squall_common.state.task_store import TaskStore
@@ -235,7 +235,12 @@ class StoredTask:
         self._full = False
         epoch = max(self._store.epoch, self._last_epoch) + 1
         self._last_epoch = epoch
-        changes = self.state.snapshot(epoch, base=self._store.wants_base(len(self.state)))
+        try:
+            changes = self.state.snapshot(epoch, base=self._store.wants_base(len(self.state)))
+        except StateError as error:  # of state on disk
+            self._left, self._flushing = self._flushing, None
+            self._failed(error)
+            return
         start = self._now()
         self._idle.clear()
         future = self._threads.submit(self._store.write, changes, self._codec)

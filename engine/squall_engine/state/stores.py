@@ -10,6 +10,7 @@ import msgspec
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import ConfigError
 from squall_common.state.task_store import SegmentStore, TaskPlace, TaskStore
+from squall_engine.state.backends import DISK
 
 _STORMS = {
     "org.apache.storm.state.InMemoryKeyValueStateProvider": "memory",
@@ -24,6 +25,12 @@ def store_maker(options: TopologyOptions) -> MakeStore | None:
     provider = _STORMS.get(named, named)
     config = _config(options.topology_state_provider_config)
     if provider == "redis":
+        if options.topology_state_backend == DISK:
+            raise ConfigError(
+                "topology.state.backend is 'disk' with topology.state.provider 'redis', which is "
+                "sent all state at once now and then",
+                hint="set topology.state.provider to 'store'",
+            )
         from squall_engine.state.redis_url import redis_url
 
         redis = redis_url(config)

@@ -18,6 +18,7 @@ from squall_engine.core.codec import ValueCodec
 from squall_engine.loading import ComponentStartError
 from squall_engine.options import EngineOptions
 from squall_engine.plan import Plan
+from squall_engine.state.backends import DISK, make_state, refuse_unstored
 from squall_engine.state.keys import AsyncKeyedState, key_finder, unkeyed_inputs
 from squall_engine.state.stored_task import CallLater, StoredTask
 from squall_engine.state.stores import MakeStore, store_maker
@@ -70,6 +71,8 @@ class TaskStates:
             options.of(plan.task_to_component[task]).topology_state_max_parallelism
             for task in plan.local_user_tasks()
         )
+        if make_store is None and stateful:
+            refuse_unstored(options.topology)
         if make_store is None or not stateful:
             return None
         return cls(
@@ -122,8 +125,18 @@ class TaskStates:
             )
         place = TaskPlace(self._topology, component.id, tasks.index(task), len(tasks), groups)
         store = self._make_store(place)
-        kind = AsyncKeyedState if _may_be_async(component) else KeyedState
-        state = kind(groups, self._make_codec(), registry=self._registry)
+        state: KeyedState
+        if not _may_be_async(component):
+            codec = self._make_codec()
+            state = make_state(options, groups, codec, registry=self._registry)
+        elif options.topology_state_backend == DISK:
+            raise SquallError(
+                "its calls are coroutines, whose state cannot be on disk (topology.state.backend) "
+                "without checkpoints",
+                hint="set topology.checkpoint.interval.secs, or define execute without async",
+            )
+        else:
+            state = AsyncKeyedState(groups, self._make_codec(), registry=self._registry)
         start = self._now()
         store.open(state)
         log.info(

@@ -397,6 +397,9 @@ class TopologyOptions(Options, frozen=True, kw_only=True):
     topology_state_provider_config: str | Mapping[str, Any] | None = None
     topology_state_url: str | None = None
     topology_state_checkpoint_interval_ms: int = 1000  # milliseconds
+    topology_state_backend: str = "memory"
+    topology_state_backend_folder: str | None = None
+    topology_state_backend_write_entries: int = 100000
     topology_state_max_parallelism: int | None = None
     topology_bolts_window_length_count: int | None = None
     topology_bolts_window_length_duration_ms: int | None = None  # milliseconds

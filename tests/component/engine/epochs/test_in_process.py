@@ -64,6 +64,8 @@ def test_kills_lose_and_double_nothing(tmp_path: Path, seed: int) -> None:
     )
     builder.bolt("write", sink, parallelism=2).shuffle("count")
     conf = {
+        "topology.state.backend": "disk",  # in memory it is in the tests of clusters
+        "topology.state.backend.write.entries": 3,
         "topology.checkpoint.interval.secs": 0.1,
         "topology.state.url": str(tmp_path / "checkpoints"),
     }

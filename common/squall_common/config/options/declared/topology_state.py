@@ -21,6 +21,7 @@ _PROVIDERS = (
     "org.apache.storm.redis.state.RedisKeyValueStateProvider",
 )
 _PROVIDER = Kind("one of " + ", ".join(_PROVIDERS), lambda v: v in _PROVIDERS, annotation="str")
+_BACKEND = Kind("memory or disk", lambda v: v in ("memory", "disk"), annotation="str")
 
 OPTIONS = (
     Option(
@@ -61,6 +62,36 @@ OPTIONS = (
         scope=TOPOLOGY | COMPONENT,
         readers=WORKER,
         unit="milliseconds",
+    ),
+    Option(
+        "topology.state.backend",
+        _BACKEND,
+        "memory",
+        "Where state that is stored is while the worker lives: memory, or disk, for state that "
+        "does not fit into memory (extra disk; docs/concepts/state.md).",
+        scope=TOPOLOGY | COMPONENT,
+        readers=WORKER,
+        storm=OURS,
+    ),
+    Option(
+        "topology.state.backend.folder",
+        TEXT,
+        None,
+        "Where workers have state that is on disk: a folder of each node, not in memory (tmpfs); "
+        "null: the worker's temporary folder, in storm.local.dir.",
+        scope=TOPOLOGY | COMPONENT,
+        readers=WORKER,
+        storm=OURS,
+    ),
+    Option(
+        "topology.state.backend.write.entries",
+        whole(1, 100_000_000),
+        100_000,
+        "So many changed entries of a task are in memory before they are written to disk together, "
+        "with topology.state.backend disk.",
+        scope=TOPOLOGY | COMPONENT,
+        readers=WORKER,
+        storm=OURS,
     ),
     Option(
         "topology.state.max.parallelism",

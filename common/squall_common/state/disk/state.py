@@ -1,0 +1,477 @@
+"""`DiskState`: the state of a task whose entries are in a table on disk.
+
+In memory is what has changed lately: it is written to the table when there is enough of it, by key
+and at once, between two calls of the bolt. The entries that no epoch contains yet are in memory as
+well, as in any `KeyedState`. A base is read from the table, as it was at the snapshot, while it is
+written: it is never in memory as a whole.
+
+An entry in the table is its key group (`_GROUP`) and its row, as it is in a segment.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from squall_common.component.groupings import NoStableHashError, stable_hash
+from squall_common.component.state import begins_with
+from squall_common.errors import describe
+from squall_common.state.disk.keys import key_bytes
+from squall_common.state.disk.table import DiskTable, TableView
+from squall_common.state.errors import StateError, StateStoreError, StateValueError
+from squall_common.state.key_groups import BOUND
+from squall_common.state.keyed import (
+    ABSENT,
+    BOUND_OWNER,
+    IMMUTABLE,
+    LENGTH,
+    MILLIS,
+    SCALARS,
+    SELF,
+    SHOWN_CHARS,
+    KeyedState,
+    frames_of,
+)
+from squall_common.state.task_state import Changes, RowCodec, StoredState
+
+WRITE_ENTRIES = 100_000
+_HELD_FACTOR = 2
+_CHUNK_BYTES = 32 * 1024 * 1024  # of a base, or of what is restored, that is in memory
+_GROUP = struct.Struct("<i")
+_NO_DELETIONS = LENGTH.pack(0)
+_plain_row = msgspec.msgpack.Encoder().encode
+_MISSING: Any = object()
+
+
+class _Entries:
+    """The entries: what is newer than the table, and the table."""
+
+    def __init__(self, table: DiskTable, codec: RowCodec) -> None:
+        self.table = table
+        self.newer: dict[Hashable, Any] = {}  # ABSENT: deleted
+        self.owners: dict[Hashable, Any] = {}  # of those, where they are not the key itself
+        self.count = 0
+        self.owned = 0  # entries whose owner is not their key
+        self._decode = codec.decode_rows
+        self._read: tuple[Any, Any, Any] = (_MISSING, ABSENT, SELF)  # last: key, value, owner
+
+    def look(self, key: Hashable) -> Any:
+        """The value of a key, or ABSENT. What can be changed in place is in `newer` from then on,
+        so that it is the same object each time, and is written again."""
+        value = self.newer.get(key, _MISSING)
+        if value is not _MISSING:
+            return value
+        if self._read[0] == key:
+            return self._read[1]
+        data = self.table.get(_bytes_of(key))
+        if data is None:
+            self._read = (key, ABSENT, SELF)
+            return ABSENT
+        value, owner = self.decoded(data)[1:]
+        if type(value) not in IMMUTABLE:
+            self._keep(key, value, owner)
+        else:
+            self._read = (key, value, owner)
+        return value
+
+    def decoded(self, data: bytes) -> tuple[Any, Any, Any]:
+        """Key, value and owner of an entry in the table."""
+        (row,) = self._decode(data[_GROUP.size :])
+        if data[: _GROUP.size] == _BOUND_GROUP:
+            return row[0], row[1], BOUND_OWNER
+        return row[0], row[1], row[3] if len(row) > 3 else SELF
+
+    def pull(self, key: Hashable) -> None:
+        """Have an entry in `newer`, with its owner, if there is one."""
+        if key not in self.newer:
+            value = self.look(key)
+            if value is not ABSENT and key not in self.newer:
+                self._keep(key, value, self._read[2])
+
+    def _keep(self, key: Hashable, value: Any, owner: Any) -> None:
+        self.newer[key] = value
+        if owner is not SELF:
+            self.owners[key] = owner
+
+    def written(self, *, keep: Mapping[Hashable, Any]) -> None:
+        """What is not to be kept is in the table."""
+        self.owners = {key: self.owners[key] for key in keep if key in self.owners}
+        self.newer = dict(keep)
+        self._read = (_MISSING, ABSENT, SELF)
+
+    def scan(self) -> Iterator[tuple[Any, Any]]:
+        """All entries as they are now, while they are changed. Those of the table are copies."""
+        newer, view = dict(self.newer), self.table.view()
+        try:
+            for key, value in newer.items():
+                if value is not ABSENT:
+                    yield key, value
+            for _, data in view:
+                key, value, _ = self.decoded(data)
+                if key not in newer:
+                    yield key, value
+        finally:
+            view.close()
+
+
+_BOUND_GROUP = _GROUP.pack(BOUND)
+
+
+class _Values:
+    """The values by key, as `KeyedState` uses its dict."""
+
+    def __init__(self, entries: _Entries, full: Callable[[], None], held_max: int) -> None:
+        self._entries = entries
+        self._full = full
+        self._held_max = held_max
+
+    def get(self, key: Hashable, default: Any = None) -> Any:
+        value = self._entries.look(key)
+        return default if value is ABSENT else value
+
+    def __getitem__(self, key: Hashable) -> Any:
+        value = self._entries.look(key)
+        if value is ABSENT:
+            raise KeyError(key)
+        return value
+
+    def __contains__(self, key: Hashable) -> bool:
+        return self._entries.look(key) is not ABSENT
+
+    def __setitem__(self, key: Hashable, value: Any) -> None:
+        entries = self._entries
+        if entries.look(key) is ABSENT:
+            entries.count += 1
+        elif entries.owned:
+            entries.pull(key)  # its owner
+        entries.newer[key] = value
+        if len(entries.newer) > self._held_max:
+            self._full()
+
+    def pop(self, key: Hashable, default: Any = None) -> Any:
+        entries = self._entries
+        value = entries.look(key)
+        if value is ABSENT:
+            return default
+        entries.pull(key)
+        entries.newer[key] = ABSENT
+        entries.count -= 1
+        return value
+
+    def __len__(self) -> int:
+        return self._entries.count
+
+    def __iter__(self) -> Iterator[Any]:
+        return (key for key, _ in self._entries.scan())
+
+    def keys(self) -> set[Any]:
+        return set(self)
+
+
+class _Owners:
+    """The owners by key, where they are not the key itself."""
+
+    def __init__(self, entries: _Entries) -> None:
+        self._entries = entries
+
+    def __bool__(self) -> bool:
+        return self._entries.owned > 0
+
+    def get(self, key: Hashable, default: Any = None) -> Any:
+        entries = self._entries
+        if key not in entries.newer and entries.owned:
+            entries.pull(key)
+        return entries.owners.get(key, default)
+
+    def __getitem__(self, key: Hashable) -> Any:
+        owner = self.get(key, _MISSING)
+        if owner is _MISSING:
+            raise KeyError(key)
+        return owner
+
+    def __contains__(self, key: Hashable) -> bool:
+        return self.get(key, _MISSING) is not _MISSING
+
+    def __setitem__(self, key: Hashable, owner: Any) -> None:
+        self._entries.pull(key)
+        self._entries.owned += key not in self._entries.owners
+        self._entries.owners[key] = owner
+
+    def pop(self, key: Hashable, default: Any = None) -> Any:
+        self._entries.pull(key)
+        owner = self._entries.owners.pop(key, _MISSING)
+        if owner is _MISSING:
+            return default
+        self._entries.owned -= 1
+        return owner
+
+
+class DiskState(KeyedState):
+    """A `KeyedState` in a table.
+
+    Values that `iterate` and `prefix` return are copies: what is changed in them counts only once
+    it is put. Keys are text, bytes, numbers, dates, UUIDs and tuples of these.
+    """
+
+    def __init__(
+        self,
+        max_parallelism: int,
+        codec: RowCodec,
+        *,
+        table: DiskTable,
+        write_entries: int = WRITE_ENTRIES,
+        **options: Any,
+    ) -> None:
+        """At a snapshot, `write_entries` changed entries are written to the table together. If
+        there are twice as many, those that nobody can change in place are written at once.
+        `options`: as of `KeyedState`."""
+        super().__init__(max_parallelism, codec, **options)
+        self._on_disk = _Entries(table, codec)
+        self._is_full = False  # what a call has changed could not be written
+        self._write_entries = write_entries
+        held_max = _HELD_FACTOR * write_entries
+        self._values: Any = _Values(self._on_disk, self._write_immutable, held_max)
+        self._owners: Any = _Owners(self._on_disk)
+
+    # ---- for bolts ----
+
+    def check(self, key: Hashable, value: Any) -> None:
+        _bytes_of(key)
+        super().check(key, value)
+
+    def iterate(self) -> Iterator[tuple[Any, Any]]:
+        return self._scanned(lambda _: True)
+
+    def prefix(self, prefix: str | bytes | tuple[Any, ...]) -> Iterator[tuple[Any, Any]]:
+        return self._scanned(begins_with(prefix))
+
+    def _scanned(self, wanted: Callable[[Any], bool]) -> Iterator[tuple[Any, Any]]:
+        self.expire()
+        for key, value in self._on_disk.scan():
+            if wanted(key):
+                if type(value) not in IMMUTABLE and self._on_disk.newer.get(key) is value:
+                    self._hand_out(key, value)
+                yield key, value
+
+    # ---- the table ----
+
+    def _write_immutable(self) -> None:
+        """In the middle of a call: it may change what it has got. A full disk is no fault of the
+        call's: the next snapshot fails."""
+        newer = self._on_disk.newer
+        if self._is_full:
+            return
+        keep = {
+            key: value
+            for key, value in newer.items()
+            if type(value) not in IMMUTABLE and value is not ABSENT
+        }
+        if len(keep) <= len(newer) // 2:
+            try:
+                self._write_newer(keep)
+            except StateStoreError:
+                self._is_full = True
+
+    def _write_newer(self, keep: Mapping[Hashable, Any] = {}) -> None:
+        """Write what is newer than the table to it. Raises StateStoreError, StateValueError."""
+        entries = self._on_disk
+        found, gone = [], []
+        for key, value in entries.newer.items():
+            if key in keep:
+                continue
+            if value is ABSENT:
+                gone.append(_bytes_of(key))
+            else:
+                owner = entries.owners.get(key, SELF)
+                found.append((_bytes_of(key), self._entry_bytes(key, value, owner)))
+        found.sort()
+        entries.table.write(found, gone)
+        entries.written(keep=keep)
+
+    def _entry_bytes(self, key: Hashable, value: Any, owner: Any) -> bytes:
+        if owner is BOUND_OWNER:
+            group = BOUND
+        else:
+            group = self._group_of(key if owner is SELF else owner)
+        at = self._put_at.get(key) if self._put_at else None
+        row: tuple[Any, ...] = (key, value)
+        if owner is not SELF and owner is not BOUND_OWNER:
+            row = (key, value, None if at is None else int(at * MILLIS), owner)
+        elif at is not None:
+            row = (key, value, int(at * MILLIS))
+        return _GROUP.pack(group) + self._row_bytes(row)
+
+    def _row_bytes(self, row: Sequence[Any]) -> bytes:
+        if len(row) == 2 and type(row[0]) in SCALARS and type(row[1]) in SCALARS:
+            try:
+                return _plain_row((row,))  # what the codec makes of it, at a third of the time
+            except (OverflowError, ValueError):
+                pass
+        try:
+            return self._codec.encode_rows((row,))
+        except ValueError as error:
+            raise _not_storable(row[0], error) from error
+
+    # ---- snapshots ----
+
+    def snapshot(self, epoch: int, *, base: bool = False) -> Changes:
+        """As of `KeyedState`; every now and then what has changed is written to the table, which
+        takes about 3 µs an entry. Raises StateStoreError as well."""
+        changes = self._snapshot(epoch)
+        if base or len(self._on_disk.newer) >= self._write_entries:
+            self._write_newer()
+            self._is_full = False
+        if not base:
+            return changes
+        changes.is_encoded = True  # it is not written: the base is
+        return _Base(epoch, len(self), self.bound, self._on_disk.table.view())
+
+    def restore(
+        self, parts: Iterable[Iterable[StoredState]], groups: Iterable[int], *, bound: bool
+    ) -> None:
+        wanted = [BOUND, *groups] if bound else list(groups)
+        for segments in parts:
+            for segment in segments:
+                if getattr(segment, "is_base", False) and not self._on_disk.count:
+                    self._load_first(segment, wanted)
+                else:
+                    self._load_more(segment, wanted)
+        self._write_newer()
+        if self._put_at:
+            self._put_at = dict(sorted(self._put_at.items(), key=lambda entry: entry[1]))
+
+    def _load_first(self, segment: StoredState, wanted: Sequence[int]) -> None:
+        """A base, into an empty table: nothing can be there twice."""
+        entries, found, size = self._on_disk, [], 0
+        for group, data in segment.blocks(wanted):
+            prefix = _GROUP.pack(group)
+            for frame in frames_of(data):
+                rows = self._decode(frame, segment)
+                for row in rows:
+                    one = prefix + (frame if len(rows) == 1 else self._row_bytes(row))
+                    found.append((_bytes_of(row[0]), one))
+                    size += len(one)
+                    self._note(group, row)
+                    entries.count += 1
+                    entries.owned += group == BOUND or len(row) > 3
+            if size > _CHUNK_BYTES or len(found) > self._write_entries:
+                entries.table.write(sorted(found))
+                found, size = [], 0
+        entries.table.write(sorted(found))
+        entries.written(keep={})
+
+    def _load_more(self, segment: StoredState, wanted: Sequence[int]) -> None:
+        """What has changed since, or is of another task."""
+        # What was deleted comes first: an entry that has moved to another group is deleted in its
+        # old one, in the same segment.
+        blocks = []
+        for group, data in segment.blocks(wanted):
+            frames = frames_of(data)
+            for (key,) in self._decode(next(frames, b""), segment):
+                if key in self._values and self._group_now(key) == group:
+                    self._forget(key)
+            blocks.append((group, frames))
+        for group, frames in blocks:
+            for frame in frames:
+                for row in self._decode(frame, segment):
+                    self._load_row(group, row)
+
+    def _load_row(self, group: int, row: Sequence[Any]) -> None:
+        key, entries = row[0], self._on_disk
+        if key in self._values:
+            if self._group_now(key) != group:
+                raise StateError(
+                    f"two tasks have an entry for {key!r:.{SHOWN_CHARS}}, so they cannot become "
+                    "one",
+                    hint="start with the number of tasks that has stored the state",
+                )
+            self._forget(key)
+        entries.count += 1
+        entries.newer[key] = row[1]
+        owner = BOUND_OWNER if group == BOUND else row[3] if len(row) > 3 else SELF
+        if owner is not SELF:
+            entries.owners[key] = owner
+            entries.owned += 1
+        self._note(group, row)
+        if len(entries.newer) >= self._write_entries:
+            self._write_newer()
+
+    def _note(self, group: int, row: Sequence[Any]) -> None:
+        self._bound += group == BOUND
+        if len(row) > 2 and row[2] is not None:
+            self._put_at[row[0]] = row[2] / MILLIS
+
+    def _forget(self, key: Hashable) -> None:
+        self._values.pop(key)
+        self._bound -= self._owners.pop(key, SELF) is BOUND_OWNER
+        self._put_at.pop(key, None)
+
+    def _group_of(self, owner: Any) -> int:
+        try:
+            return stable_hash(owner, self._registry) % self._max_parallelism
+        except NoStableHashError as error:
+            raise _not_storable(owner, error) from error
+
+    def _group_now(self, key: Hashable) -> int:
+        owner = self._owners.get(key, SELF)
+        if owner is BOUND_OWNER:
+            return BOUND
+        return self._group_of(key if owner is SELF else owner)
+
+
+class _Base:
+    """`Changes` that are the whole state."""
+
+    is_base = True
+
+    def __init__(self, epoch: int, keys: int, bound: int, view: TableView) -> None:
+        self.epoch = epoch
+        self.entries = self.keys = keys
+        self.bound = bound
+        self._view = view
+
+    def encode(self, codec: RowCodec) -> Iterable[tuple[int, bytes]]:
+        """The blocks, read from the table each time that they are iterated over: several of each
+        group."""
+        return _Blocks(self._view)
+
+
+class _Blocks:
+    def __init__(self, view: TableView) -> None:
+        self._view = view
+
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
+        groups: dict[bytes, list[bytes]] = {}
+        size = 0
+        for _, data in self._view:
+            group, frame = data[: _GROUP.size], data[_GROUP.size :]
+            block = groups.get(group)
+            if block is None:
+                block = groups[group] = [_NO_DELETIONS]
+            block += (LENGTH.pack(len(frame)), frame)
+            size += len(frame)
+            if size > _CHUNK_BYTES:
+                yield from _joined(groups)
+                groups, size = {}, 0
+        yield from _joined(groups)
+
+
+def _joined(groups: Mapping[bytes, Sequence[bytes]]) -> Iterator[tuple[int, bytes]]:
+    for group in sorted(groups):
+        yield _GROUP.unpack(group)[0], b"".join(groups[group])
+
+
+def _bytes_of(key: Hashable) -> bytes:
+    try:
+        return key_bytes(key)
+    except ValueError as error:
+        raise _not_storable(key, error) from error
+
+
+def _not_storable(key: Hashable, error: Exception) -> StateValueError:
+    return StateValueError(
+        f"the state of key {key!r:.{SHOWN_CHARS}} cannot be stored: {describe(error)}"
+    )

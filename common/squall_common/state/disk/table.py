@@ -1,0 +1,136 @@
+"""A table of bytes on disk, for one process: LMDB, a B+ tree that readers find mapped into memory.
+
+Nothing of it is to survive: it is not synced, and its files have no name once they are open. So
+they end with the process, however that ends, and the system has back what they took.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from squall_common.errors import describe
+from squall_common.state.errors import StateStoreError
+
+_MAP_BYTES = 1 << 40  # of addresses, not of memory or disk
+_READERS = 64
+_TRANSACTION_BYTES = 16 * 1024 * 1024
+
+
+class TableView:
+    """The table as it was at one moment, for any one thread at a time. It keeps what has been
+    replaced since on disk: close it."""
+
+    def __init__(self, env: Any) -> None:
+        self._transaction = env.begin()
+
+    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
+        """All entries, by key."""
+        with self._transaction.cursor() as cursor:
+            yield from cursor
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._transaction.abort()
+
+
+class DiskTable:
+    """Bytes by key, in a file in `folder` (None: the process' temporary folder). Keys have up to
+    511 bytes. Reads and writes are of one thread at a time; views are of others."""
+
+    def __init__(self, folder: str | None = None) -> None:
+        """Raises StateStoreError."""
+        self._folder = folder or tempfile.gettempdir()
+        try:
+            import lmdb
+        except ImportError as error:
+            raise StateStoreError(
+                "topology.state.backend is 'disk', and lmdb is not installed",
+                hint="install it where workers run (pip install 'squall[disk]')",
+            ) from error
+        self._error: type[Exception] = lmdb.Error
+        path = Path(self._folder, f"state-{os.getpid()}-{os.urandom(8).hex()}")
+        files = (path, path.with_name(f"{path.name}-lock"))
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            self._env = lmdb.open(
+                str(path),
+                subdir=False,
+                map_size=_MAP_BYTES,
+                metasync=False,
+                sync=False,
+                readahead=False,
+                max_readers=_READERS,
+                mode=0o600,
+            )
+            _keep_from_children(str(path))
+        except (OSError, lmdb.Error) as error:
+            raise self._failed("open", error) from error
+        finally:
+            for file in files:
+                file.unlink(missing_ok=True)
+        self._reader = self._env.begin()
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a key; None: there is none."""
+        found: bytes | None = self._reader.get(key)
+        return found
+
+    def write(self, entries: Iterable[tuple[bytes, bytes]], gone: Iterable[bytes] = ()) -> None:
+        """Delete these keys and set those. It is fastest by key, and many at a time. Raises
+        StateStoreError, on a full disk for one; then any of it may be done."""
+        self._reader.abort()  # or the pages that it sees could not be used again
+        try:
+            with self._env.begin(write=True) as transaction:
+                for key in gone:
+                    transaction.delete(key)
+            for some in _portions(entries):
+                with self._env.begin(write=True) as transaction, transaction.cursor() as cursor:
+                    cursor.putmulti(some)
+        except (OSError, self._error) as error:
+            raise self._failed("write", error) from error
+        finally:
+            self._reader = self._env.begin()
+
+    def view(self) -> TableView:
+        """The table as it is now."""
+        return TableView(self._env)
+
+    def close(self) -> None:
+        """The table is gone. Idempotent; not while there is a view."""
+        self._env.close()
+
+    def _failed(self, what: str, error: Exception) -> StateStoreError:
+        return StateStoreError(
+            f"could not {what} the state that is on disk in {self._folder}: {describe(error)}",
+            hint="free space there, or set topology.state.backend.folder to another folder of the "
+            "workers' nodes",
+        )
+
+
+def _portions(entries: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
+    """What to write in one transaction, which holds the pages that it changes in memory."""
+    found: list[tuple[bytes, bytes]] = []
+    size = 0
+    for entry in entries:
+        found.append(entry)
+        size += len(entry[1])
+        if size > _TRANSACTION_BYTES:
+            yield found
+            found, size = [], 0
+    if found:
+        yield found
+
+
+def _keep_from_children(path: str) -> None:
+    """Have the files whose names begin so close in programs that this process starts or becomes
+    (LMDB does that for some of them only): they would go on taking space."""
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if os.readlink(f"/proc/self/fd/{name}").startswith(path):
+                os.set_inheritable(int(name), False)
+        except OSError:  # closed meanwhile, as that of the list is
+            continue

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from squall_common.state.disk import table as table_module
+from squall_common.state.disk.table import DiskTable
+from squall_common.state.errors import StateStoreError
+
+
+def test_its_files_have_no_name_and_are_of_this_process_alone(tmp_path: Path) -> None:
+    table = DiskTable(str(tmp_path))
+    table.write([(b"a", b"1")])
+    assert list(tmp_path.iterdir()) == []
+    descriptors = [fd for fd in os.listdir("/proc/self/fd") if str(tmp_path) in _target(fd)]
+    assert descriptors
+    assert not any(os.get_inheritable(int(fd)) for fd in descriptors)
+    assert table.get(b"a") == b"1"
+
+
+def _target(fd: str) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:  # that of the list
+        return ""
+
+
+def test_a_write_is_seen_at_once_and_a_view_stays_as_it_was(tmp_path: Path) -> None:
+    table = DiskTable(str(tmp_path))
+    table.write([(b"a", b"1"), (b"b", b"2")])
+    view = table.view()
+    table.write([(b"a", b"3"), (b"c", b"4")], [b"b", b"none"])
+    assert [table.get(key) for key in (b"a", b"b", b"c")] == [b"3", None, b"4"]
+    assert list(view) == list(view) == [(b"a", b"1"), (b"b", b"2")]
+    view.close()
+    assert list(table.view()) == [(b"a", b"3"), (b"c", b"4")]
+
+
+def test_a_write_that_fails_says_where_and_the_table_is_usable(tmp_path: Path) -> None:
+    table = DiskTable(str(tmp_path))
+    with pytest.raises(StateStoreError, match=f"could not write the state .* in {tmp_path}"):
+        table.write([(b"k" * 600, b"")])
+    table.write([(b"a", b"1")])
+    assert table.get(b"a") == b"1"
+
+
+def test_a_write_may_be_larger_than_a_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_module, "_TRANSACTION_BYTES", 10)
+    entries = [(b"%03d" % number, b"value") for number in range(100)]
+    table = DiskTable(str(tmp_path))
+    table.write(entries)
+    assert list(table.view()) == entries
+
+
+def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StateStoreError, match=r"could not open the state .* in .*/none"):
+        DiskTable(str(tmp_path / "none"))
