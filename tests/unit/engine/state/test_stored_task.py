@@ -17,6 +17,7 @@ from squall_common.component.metrics.instruments import Gauge
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.errors import ConfigError
 from squall_common.state.checkpoint_store import CheckpointStore
+from squall_common.state.disk.table import DiskTable
 from squall_common.state.errors import StateStoreError
 from squall_common.state.task_store import read_chain
 from squall_common.topology.model import WorkerSlot
@@ -25,6 +26,7 @@ from squall_engine.embed import EmbeddedEngine, EngineCallbacks, EngineEndedErro
 from squall_engine.loading import ComponentStartError
 
 FAST = {"topology.state.checkpoint.interval.ms": 10}
+DISK = {"topology.state.backend": "disk", "topology.state.backend.write.entries": 1}
 
 
 class Words(Spout):
@@ -171,12 +173,15 @@ def stored_counts(url: str, tasks: int = 2) -> dict[str, int]:
     return found
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "backend"), [*((kind, {}) for kind in KINDS), (Count, DISK), (CountOnThread, DISK)]
+)
 async def test_a_worker_that_dies_finds_its_last_flushed_state_and_nothing_acked_is_missing(
-    kind: type[StatefulBolt], tmp_path: Path
+    kind: type[StatefulBolt], backend: dict[str, Any], tmp_path: Path
 ) -> None:
     words = [f"word {n % 50}" for n in range(2_000)]
     conf = {"topology.state.provider": "store", "topology.state.url": str(tmp_path), **FAST}
+    conf |= backend
     engine, errors = engine_of(words, kind(), conf)
     await engine.start()
     engine.set_active(True)
@@ -379,6 +384,11 @@ async def test_what_cannot_be_stored_is_refused_at_the_start(
             "password is int; expected str",  # not the password
         ),
         ({"topology.state.provider.config": {"x": 1}}, "has x, which the provider 'memory'"),
+        ({"topology.state.backend": "disk"}, "'disk', but the state is not stored"),
+        (
+            {"topology.state.backend": "disk", "topology.state.provider": "redis"},
+            "'disk' with topology.state.provider 'redis'",
+        ),
     ],
 )
 def test_a_provider_that_is_not_fully_configured_is_refused(
@@ -386,6 +396,37 @@ def test_a_provider_that_is_not_fully_configured_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         engine_of([], Count(), conf)
+
+
+async def test_state_of_coroutines_on_disk_is_refused_without_checkpoints(tmp_path: Path) -> None:
+    conf = {"topology.state.provider": "store", "topology.state.url": str(tmp_path), **DISK}
+    engine, _ = engine_of(["a"], CountAsync(), conf)
+    with pytest.raises(ComponentStartError, match="coroutines, whose state cannot be on disk"):
+        await engine.start()
+
+
+async def test_a_full_disk_of_the_worker_delays_acks_until_it_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, tries = DiskTable.write, []
+
+    def full(table: DiskTable, *arguments: Any) -> None:
+        tries.append(arguments)
+        if len(tries) <= 2:
+            raise StateStoreError("no space left on the worker's disk")
+        write(table, *arguments)
+
+    monkeypatch.setattr(DiskTable, "write", full)
+    conf = {"topology.state.provider": "store", "topology.state.url": str(tmp_path), **DISK}
+    engine, _ = engine_of(["a", "b", "a"], Count(), conf | FAST)
+    await engine.start()
+    engine.set_active(True)
+    spout = spout_of(engine)
+    async with asyncio.timeout(30):
+        await engine.run_until(lambda: len(spout.acked) == 3)
+    assert len(tries) > 2
+    assert counts_of(engine) == {"a": 2, "b": 1}
+    await engine.stop(drain_secs=1)
 
 
 async def test_state_in_memory_costs_no_flush_and_acks_at_once() -> None:
