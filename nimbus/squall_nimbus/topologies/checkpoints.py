@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.names import is_system_id
+from squall_common.state.checkpoint_store import is_relative
 from squall_common.topology.model import Component, GroupingKind, ShellObject, Topology
 from squall_common.topology.system import task_count
 
@@ -15,12 +16,12 @@ _INTERVAL = "topology.checkpoint.interval.secs"
 
 
 def checkpoint_problems(topology: Topology, options: TopologyOptions) -> list[str]:
-    """What is wrong, for the user; nothing for a topology without checkpoints."""
+    """What is wrong, for the user; without checkpoints only with where state is stored."""
     if options.topology_checkpoint_interval_secs is None:
         if options.topology_checkpoint_savepoint is not None:
             return [f"topology.checkpoint.savepoint is set, and {_INTERVAL} is not"]
-        return []
-    problems = []
+        return _place_problems(options) if options.topology_state_provider == "store" else []
+    problems = _place_problems(options)
     if not options.topology_state_url:
         problems.append(
             f"{_INTERVAL} is set, and topology.state.url is not: set it to a URL such as "
@@ -50,6 +51,16 @@ def checkpoint_problems(topology: Topology, options: TopologyOptions) -> list[st
             "as a barrier would wait for itself"
         )
     return problems
+
+
+def _place_problems(options: TopologyOptions) -> list[str]:
+    url = options.topology_state_url
+    if not url or not is_relative(url):
+        return []
+    return [
+        f"topology.state.url is {url!r}, a relative path: each worker would take it for another "
+        "folder. Give a URL, or the whole path of a folder that all nodes mount"
+    ]
 
 
 def _component_problems(component: Component) -> Iterable[str]:

@@ -48,6 +48,17 @@ def test_a_missing_place_and_another_provider_are_named() -> None:
     assert "topology.state.provider is set" in found
 
 
+def test_a_relative_path_is_named_wherever_it_would_be_used() -> None:
+    for url in ("checkpoints", "./checkpoints", "~/checkpoints"):
+        (found,) = problems(**{"topology.state.url": url})
+        assert "relative path" in found
+    none = {"topology.checkpoint.interval.secs": None, "topology.state.url": "state"}
+    (found,) = problems(**none, **{"topology.state.provider": "store"})
+    assert "'state', a relative path" in found
+    assert problems(**none) == []
+    assert problems(**{"topology.state.url": "file:///state"}) == []
+
+
 def test_shell_components_are_named() -> None:
     (found,) = problems(bolt("a", "words", object=ShellObject("node", "a.js")))
     assert found == "bolt 'a' is a shell component, which has no checkpoints"
