@@ -82,7 +82,11 @@ class Site:
 
 @asynccontextmanager
 async def running(
-    folder: Path, certificates: Certificates, conf: dict[str, Any] | None = None
+    folder: Path,
+    certificates: Certificates,
+    conf: dict[str, Any] | None = None,
+    *,
+    logviewer_conf: dict[str, Any] | None = None,
 ) -> AsyncIterator[Site]:
     [port] = free_ports(1)
     async with secured_nimbus(folder / "nimbus", certificates, conf, port=port) as nimbus:
@@ -97,6 +101,7 @@ async def running(
         logs = {
             **common, **certificates.conf(Role.LOGVIEWER, "node-1"),
             "storm.local.dir": str(folder / "logviewer"), "logviewer.port": 0,
+            **(logviewer_conf or {}),
         }  # fmt: skip
         logviewer = LogServer(LogviewerOptions.read(logs), ClientOptions.read(logs))
         await logviewer.start()

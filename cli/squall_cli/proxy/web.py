@@ -73,6 +73,11 @@ class WebProxy:
         """The port that it listens on."""
         return self._server.port
 
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """What it passes on."""
+        return self._server.routes
+
     async def start(self) -> None:
         """Listen. Raises SquallError."""
         self._session = aiohttp.ClientSession(

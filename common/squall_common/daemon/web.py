@@ -161,6 +161,7 @@ class WebServer:
         if undeclared:
             raise TypeError(f"{name}: no permission is declared for {', '.join(undeclared)}")
         require_declared(route.permission for route in routes)
+        self.routes = tuple(routes)  # as they were declared
         self._name = name
         self._host = host
         self._port = port

@@ -42,8 +42,8 @@ class Logs:
 
     def routes(self) -> list[Route]:
         return [
-            Route("GET", "/logs/of/{host}/{route}", self._ask, "getTopologyInfo"),
-            Route("GET", "/logs/of/{host}/{route}/{topology}", self._ask, "getTopologyInfo"),
+            Route("GET", "/logs/of/{host}/{route}", self._ask, "readLogs"),
+            Route("GET", "/logs/of/{host}/{route}/{topology}", self._ask, "readLogs"),
         ]
 
     async def close(self) -> None:

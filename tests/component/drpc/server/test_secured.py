@@ -193,6 +193,29 @@ async def test_callers_are_whom_the_function_names(site: Site) -> None:
         assert await answered(site, loop.create_task(root.execute("shout", "hi"))) == "HI"
 
 
+async def test_a_header_makes_no_one_else_of_a_caller(site: Site) -> None:
+    """CVE-2026-124496: `doAsUser` asks `nimbus.impersonation.acl`, which names no one here. Beside
+    a token it is refused whatever it says."""
+    bearer = {"Authorization": f"Bearer {await site.token('bob')}"}
+    without = site.nimbus.certificates.by_token("none").context
+    for context, headers in ((site.user("eve").context, {}), (without, bearer)):
+        connector = aiohttp.TCPConnector(ssl=context)
+        # If it is let in, it waits for a worker.
+        limit = aiohttp.ClientTimeout(total=20)
+        async with (
+            aiohttp.ClientSession(connector=connector, timeout=limit) as session,
+            session.post(
+                f"https://127.0.0.1:{site.server.http.port}/drpc/shout",
+                data="hi",
+                headers={**headers, "doAsUser": "bob"},
+            ) as answer,
+        ):
+            assert answer.status == 401
+    reasons = [one["reason"] for one in site.audit() if one["action"] == "authenticate"]
+    assert any("nimbus.impersonation.acl does not name user:eve" in one for one in reasons)
+    assert site.server.broker.under_way == 0
+
+
 async def test_a_worker_calls_as_its_owner(site: Site) -> None:
     (site.folder / "lists.yaml").write_text(LISTS.replace("[bob]", "[bob, dora]"))
     secured = site.server.secured

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.route_tables import route_tables
 
 from squall_common.cluster.values import Access
 from squall_common.daemon.web import Route, WebServer
@@ -35,23 +36,11 @@ from squall_common.security.acl import (
 from squall_common.security.actions import ACTIONS, Kind, action, require_declared
 from squall_common.security.authorize import Allowed, authorize
 from squall_common.security.identity import Channel, Principal, Role
-from squall_common.telemetry.page import DaemonMetrics
-from squall_drpc.server import http
 from squall_drpc.server.services import CallerService, WorkerService
 from squall_nimbus.service import NimbusService
 from squall_supervisor.service import SupervisorService
 from squall_thrift import storm
 from squall_thrift.serving.authorization import PUBLIC, permission_of
-from squall_ui.access.login import Login
-from squall_ui.logviewer.places import Places
-from squall_ui.logviewer.routes import LogRoutes
-from squall_ui.pages import shell
-from squall_ui.pages.logs import Logs
-from squall_ui.pages.reports import Reports
-from squall_ui.pages.streams import Streams
-from squall_ui.rest import api
-from squall_ui.rest.endpoints import Site
-from squall_ui.static_files import static_routes
 
 MATRIX = Path(__file__).parent / "matrix.txt"
 NOW = 1_700_000_000.0
@@ -149,49 +138,20 @@ HANDLERS: dict[str, tuple[Any, type]] = {
 }
 
 
-def routes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, list[Route]]:
-    """The table of routes of each HTTP daemon."""
-    drpc: list[Route] = []
-    monkeypatch.setattr(http, "WebServer", lambda given, **_: drpc.extend(given))
-    nothing: Any = None
-    http.DrpcHttp(nothing).server(host="", port=0, body_bytes_max=1, insecure=False)
-    site = Site(nothing)
-    return {
-        "ui": [
-            *api.routes(nothing),
-            *Streams(nothing).routes(),
-            *Logs(nothing, 8000).routes(),
-            *Reports(nothing, nothing).routes(),
-            *static_routes(),
-            *Login(nothing, nothing, title="", ended=nothing).routes(),
-            *shell.routes(site),
-        ],
-        "logviewer": [
-            *LogRoutes(Places([tmp_path], [tmp_path])).routes(),
-            *static_routes(),
-            *Login(nothing, nothing, title="", ended=nothing).routes(),
-        ],
-        "drpc": drpc,
-        "metrics": [DaemonMetrics("test").route()],
-    }
-
-
-def rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
+def rows(folder: Path) -> dict[str, str]:
     """The action of each method and route."""
     found: dict[str, str] = {}
     for service, (interface, handler) in HANDLERS.items():
         for method in interface.methods:
             found[f"{service}.{method}"] = str(permission_of(getattr(handler, method)))
-    for daemon, listed in routes(monkeypatch, tmp_path).items():
+    for daemon, listed in route_tables(folder).items():
         for route in listed:
             found[f"{daemon} {route.method} {route.path}"] = route.permission
     return found
 
 
-def test_every_method_and_route_has_its_reviewed_answers(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    found = rows(monkeypatch, tmp_path)
+def test_every_method_and_route_has_its_reviewed_answers(tmp_path: Path) -> None:
+    found = rows(tmp_path)
     wide = max(map(len, found))
     lines = [f"{'':{wide}}  {'':32} {' '.join(CALLERS)}"]
     for row, name in found.items():

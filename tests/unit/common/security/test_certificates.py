@@ -51,6 +51,35 @@ def test_the_ca_itself_is_no_caller(prod: Signers) -> None:
         check_issued(prod.ca.certificate, prod.ca.certificate, "prod", NOW)
 
 
+def test_a_ca_below_ours_is_no_caller(prod: Signers) -> None:
+    """Though it names a user: who holds it could make others."""
+    extensions = (x509.BasicConstraints(ca=True, path_length=0), _uri("squall://prod/user/alice"))
+    with pytest.raises(CertificateError, match="it is a CA's certificate"):
+        check_issued(_made(prod, *extensions), prod.ca.certificate, "prod", NOW)
+
+
+def _uri(text: str) -> x509.SubjectAlternativeName:
+    return x509.SubjectAlternativeName([x509.UniformResourceIdentifier(text)])
+
+
+def _made(prod: Signers, *extensions: x509.ExtensionType) -> x509.Certificate:
+    """A certificate of the CA with these extensions, as no command makes one."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    when = datetime.datetime.fromtimestamp(NOW, datetime.UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "alice")]))
+        .issuer_name(prod.ca.certificate.subject)
+        .public_key(key.public_key())
+        .serial_number(7)
+        .not_valid_before(when - datetime.timedelta(days=1))
+        .not_valid_after(when + datetime.timedelta(days=1))
+    )
+    for one in extensions:
+        builder = builder.add_extension(one, critical=False)
+    return builder.sign(prod.ca.key, SHA256())
+
+
 def test_a_certificate_does_not_outlive_its_ca(prod: Signers) -> None:
     with pytest.raises(CertificateError, match="longer than the CA"):
         prod.ca.issue(Role.USER, "alice", [], NOW, days=36_500)
@@ -76,21 +105,7 @@ def test_a_ca_that_is_no_cluster_s_is_refused(prod: Signers) -> None:
 
 @pytest.mark.parametrize("with_uri", [True, False])
 def test_one_that_does_not_say_whether_it_is_a_ca_is_refused(prod: Signers, with_uri: bool) -> None:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "alice")])
-    when = datetime.datetime.fromtimestamp(NOW, datetime.UTC)
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(prod.ca.certificate.subject)
-        .public_key(key.public_key())
-        .serial_number(7)
-        .not_valid_before(when - datetime.timedelta(days=1))
-        .not_valid_after(when + datetime.timedelta(days=1))
-    )
-    if with_uri:
-        uri = x509.UniformResourceIdentifier("squall://prod/user/alice")
-        builder = builder.add_extension(x509.SubjectAlternativeName([uri]), critical=False)
-    certificate = builder.sign(prod.ca.key, SHA256())
+    extensions = [_uri("squall://prod/user/alice")] if with_uri else []
+    certificate = _made(prod, *extensions)
     with pytest.raises(CertificateError, match="does not say whether"):
         check_issued(certificate, prod.ca.certificate, "prod", NOW)

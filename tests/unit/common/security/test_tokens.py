@@ -14,7 +14,7 @@ from squall_common.authentication.mechanisms import bearer
 from squall_common.cluster.store import NODE_BYTES_MAX
 from squall_common.security import jws
 from squall_common.security.identity import Role
-from squall_common.security.revocation import TOKENS_OF_USER_MAX, TokenRegister
+from squall_common.security.revocation import TOKENS_OF_USER_MAX, TokenRegister, newest
 from squall_common.security.signing import SigningKey, Trust, Use
 from squall_common.security.tokens import (
     PERSON_SECS_MAX,
@@ -190,3 +190,12 @@ def test_the_longest_tokens_of_one_user_can_be_shown_and_registered(prod: Signer
         register = register.with_token(made, NOW)
     assert len(bearer(sign_token(made, prod.tokens), None)) <= PAYLOAD_BYTES_MAX
     assert len(register.sign(prod.records, NOW)) < NODE_BYTES_MAX
+
+
+def test_of_two_registers_the_later_one_counts() -> None:
+    """And of two with one number, which two that believed to lead have signed, both revoke."""
+    older, newer = TokenRegister(3, revoked={"a": 9}), TokenRegister(4, revoked={"b": 9})
+    assert newest(newer, older) is newer
+    assert newest(older, newer) is newer
+    both = newest(older, replace(newer, number=3))
+    assert both.revoked.keys() == {"a", "b"}

@@ -151,7 +151,9 @@ async def test_what_a_stranger_writes_starts_and_stops_nothing(
             for signed, values in attacker.seen.items():
                 if values and signed.startswith(paths.SECURITY):
                     await attacker.put(signed, values[0])
-        case "another node's":
+        case "another node's":  # which is newer than our own
+            await node.submit("newer-3-1700000000", ("node-2", 6701))
+            await attacker.look()
             await attacker.put(path, attacker.seen[paths.manifest("node-2")][-1])
     if restarted:
         await node.restart()
