@@ -12,7 +12,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 .PHONY: help setup demo test test-compose quick check simulation bench bench-features bench-latency bench-idle \
   bench-memory bench-scale bench-scheduling bench-encryption bench-multilang bench-windows bench-state bench-streams \
   bench-nexmark bench-connectors bench-peers bench-spark \
-  bench-report docs options constraints chaos soak format clean
+  bench-report docs options constraints mutations chaos soak format clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -141,6 +141,9 @@ constraints: $(STAMP) ## Write constraints.txt: the newest versions within the b
 bench-report: $(BENCH_STAMP) ## Write the results into docs/performance.md
 	$(BIN)/python -m bench.report
 
+mutations: $(STAMP) ## Take each check of security away, in a copy: the test of each must fail
+	$(BIN)/python -m tests.mutations
+
 SECONDS ?= 60
 SEED ?=
 chaos: $(STAMP) ## Kill, stop and cut off everything: SECONDS=600 SEED=7 (some tests need root)
@@ -148,6 +151,7 @@ chaos: $(STAMP) ## Kill, stop and cut off everything: SECONDS=600 SEED=7 (some t
 	  $(BIN)/python -m pytest -s -v --timeout $$(( $(SECONDS) + 300 )) tests/chaos
 
 soak: $(STAMP) ## Run simulation, property and chaos tests for hours, with far more random input
+	$(BIN)/python -m tests.mutations
 	$(BIN)/python -m tests.simulation --seeds 5000 --from 100000
 	SQUALL_SOAK=1 $(BIN)/python -m pytest -q -n 2 tests/simulation
 	SQUALL_SOAK=1 $(BIN)/python -m tests.native --secs 3600

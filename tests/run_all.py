@@ -165,6 +165,8 @@ STAGES = (
     Stage("types", ((sys.executable, "-m", "mypy"),), 30),
     Stage("unit", (_pytest("-q", "-n", "2", "tests/unit", "tests/property"),), 150),
     Stage("component", (_pytest("-q", "-n", "2", "tests/component"),), 105),
+    # Checks of security taken away, a few with each commit: the test of each must fail.
+    Stage("mutations", ((sys.executable, "-m", "tests.mutations", "--commit", "12"),), 40),
     # What the compiled core replaces, once more in Python.
     Stage(
         "pure",
@@ -214,13 +216,13 @@ STAGES = (
     Stage(
         "connectors",
         (_pytest("-q", *_BY_FILE, "-n", "3", "--durations=10", "tests/connectors"),),
-        300,
+        280,
     ),
     # Two files at a time: one whole cluster, and beside its first part the small ones.
     Stage(
         "chaos",
         (_pytest("-v", *_BY_FILE, "-n", "2", "--durations=10", "tests/chaos"),),
-        420,
+        400,
     ),
     Stage("compose", (_pytest("-v", "-s", "tests/compose"),), 285),
 )

@@ -49,7 +49,7 @@ WORDS = {
     "spark/report": {"parts"},
     "squall": {"notebook", "public_api", "stored_topologies"},
     "thrift": {"interop"},
-    "tools": {"dependencies", "imports", "names", "vulnerabilities"},
+    "tools": {"code_rules", "dependencies", "imports", "names", "vulnerabilities"},
 }
 
 
