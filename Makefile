@@ -12,7 +12,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 .PHONY: help setup demo test test-compose quick check simulation bench bench-features bench-latency bench-idle \
   bench-memory bench-scale bench-scheduling bench-encryption bench-multilang bench-windows bench-state bench-streams \
   bench-nexmark bench-connectors bench-peers bench-spark \
-  bench-report docs options constraints mutations chaos soak format clean
+  bench-report docs options constraints mutations audit sbom chaos soak format clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -137,6 +137,12 @@ options: $(DEV_STAMP) ## Write defaults.yaml and the tables of docs/configuratio
 
 constraints: $(STAMP) ## Write constraints.txt: the newest versions within the bounds of pyproject.toml
 	$(BIN)/python -m tests.constraints
+
+audit: $(DEV_STAMP) ## Look for known vulnerabilities of the locked packages: DATABASE=all.zip without the service
+	$(BIN)/python -m deploy.supply.audit $(if $(DATABASE),--database $(DATABASE))
+
+sbom: $(STAMP) ## Write the bill of materials of a release into dist (CycloneDX)
+	$(BIN)/python -m deploy.supply.sbom
 
 bench-report: $(BENCH_STAMP) ## Write the results into docs/performance.md
 	$(BIN)/python -m bench.report

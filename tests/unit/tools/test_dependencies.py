@@ -19,7 +19,7 @@ PACKAGES = [
 ]
 # What the benchmarks compare with is installed apart.
 PEERS = (ROOT / "bench" / "peers", ROOT / "bench" / "multilang_children")
-OURS = {path.name for path in PACKAGES} | {"tests", "bench", "examples", "hatch_build"}
+OURS = {path.name for path in PACKAGES} | {"tests", "bench", "deploy", "examples", "hatch_build"}
 # Modules that lie beside who imports them.
 OURS |= {file.stem for folder in ("tests", "examples") for file in (ROOT / folder).rglob("*.py")}
 # A statement, not a docstring's example: nothing but indentation before it, a known end after it.
@@ -37,6 +37,7 @@ MODULES = {
     "sqlalchemy": {"sqlalchemy"},
     "kubernetes-validate": {"kubernetes_validate"},
     "prometheus-client": {"prometheus_client"},
+    "cyclonedx-python-lib": {"cyclonedx", "packageurl"},
     "opentelemetry-api": {"opentelemetry"},
     "opentelemetry-sdk": {"opentelemetry"},
     "opentelemetry-exporter-otlp-proto-http": {"opentelemetry"},
@@ -48,6 +49,7 @@ RUN = {
     "py-spy": ("common/squall_common/config/options/declared/node.py", '"py-spy"'),
     "editables": ("hatch_build.py", "editable"),  # hatchling's, for editable wheels
     "mypy": ("pyproject.toml", "[tool.mypy]"),
+    "pip-audit": ("deploy/supply/audit.py", '"pip_audit"'),
     "ruff": ("pyproject.toml", "[tool.ruff]"),
     "pytest-asyncio": ("pyproject.toml", "asyncio_mode"),
     "pytest-xdist": ("tests/run_all.py", "-n"),
@@ -93,9 +95,11 @@ def imported(folders: Iterable[Path]) -> dict[str, str]:
 
 
 PRODUCT = imported(ROOT / path for path in PACKAGES)
-TOOLS = imported(ROOT / path for path in ("bench", "hatch_build.py", "tests"))
+TOOLS = imported(ROOT / path for path in ("bench", "deploy", "hatch_build.py", "tests"))
 # (Tests hold programs as text.)
-FOR_ALL = imported(ROOT / path for path in ("bench", "hatch_build.py", "tests/support"))
+FOR_ALL = imported(
+    ROOT / path for path in ("bench", "deploy/supply", "hatch_build.py", "tests/support")
+)
 
 
 def modules(distribution: str) -> set[str]:
