@@ -8,6 +8,7 @@ from squall_common.cluster.values import ErrorInfo
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
 from squall_common.daemon.loop.background import BackgroundTasks
+from squall_common.daemon.output.redaction import redact_text
 from squall_common.names import SYSTEM_COMPONENT
 
 log = get_logger(__name__)
@@ -30,8 +31,10 @@ class TopologyErrors:
 
     async def report(self, topology_id: str, port: int | None, message: str) -> None:
         """Report, and return when the error is stored or cannot be."""
+        # It may quote what a worker has printed last.
+        text = redact_text(message)
         error = ErrorInfo(
-            error=message, time_secs=int(self._clock.time()), host=self._hostname, port=port
+            error=text, time_secs=int(self._clock.time()), host=self._hostname, port=port
         )
         try:
             await self._cluster.report_error(topology_id, SYSTEM_COMPONENT, error)

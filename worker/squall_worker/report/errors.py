@@ -11,6 +11,7 @@ from squall_common.cluster.values import ErrorInfo
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
+from squall_common.daemon.output.redaction import redact_text
 from squall_common.errors import SquallError, describe
 from squall_common.names import SYSTEM_TASK
 from squall_common.topology.error_text import with_source
@@ -74,8 +75,9 @@ class ErrorReporter:
             self._loop.call_soon_threadsafe(self._start, component, info)
 
     def record(self, component: str, task: int, text: str, *, count: int = 1) -> ErrorInfo:
-        """An error in the form in which it is stored, for callers that send it themselves; calls
-        `note`."""
+        """An error in the form in which it is stored, without secrets that can be recognized in it,
+        for callers that send it themselves; calls `note`."""
+        text = redact_text(text)
         if self.note is not None:
             self.note(component, task, text, count)
         return ErrorInfo(text, int(self._clock.time()), self._host, self._port, count)

@@ -109,3 +109,22 @@ async def test_a_report_begins_with_what_the_component_was_given() -> None:
         "On a tuple of words (task 3), stream default, message id 17:\nValueError: bad line 0"
     ]
     assert asked == ["bad line 0"]  # not for those that are held back
+
+
+async def test_a_password_in_an_error_is_hidden() -> None:
+    """Errors go to ZooKeeper, to whoever may look at the topology, and into its history."""
+    sent: list[ErrorInfo] = []
+    noted: list[str] = []
+
+    async def send(component: str, info: ErrorInfo) -> None:
+        sent.append(info)
+
+    reporter = ErrorReporter(host="node-1", port=6700, clock=ManualClock(time=1.0), send=send)
+    reporter.note = lambda component, task, text, count: noted.append(text)
+    secret = "canary"
+    reporter.report("db", 1, ValueError(f"no login at postgres://app:{secret}@db, pwd={secret}"))
+    await reporter.close(5)
+    assert len(sent) == len(noted) == 1
+    for text in (sent[0].error, *noted):
+        assert secret not in text.splitlines()[-1]
+        assert text.endswith("no login at postgres://app:*****@db, pwd=*****")
