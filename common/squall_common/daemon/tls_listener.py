@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from squall_common.daemon.logs import get_logger
+from squall_thrift.serving.first_byte import has_begun
 from squall_thrift.serving.throttle import Throttle
 
 log = get_logger(__name__)
@@ -40,6 +41,7 @@ class TlsListener:
         self._socket: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
         self._handshakes: dict[asyncio.Task[None], str] = {}
+        self._silent: dict[asyncio.Task[None], None] = {}  # of these, those that have sent nothing
         self._by_host: Counter[str] = Counter()
         self._throttle = Throttle()
 
@@ -69,6 +71,15 @@ class TlsListener:
         await asyncio.gather(*self._handshakes, return_exceptions=True)
         self._accepting = self._socket = None
 
+    def drop_silent(self) -> bool:
+        """End the connection that has been silent for longest; whether there was one."""
+        oldest = next(iter(self._silent), None)
+        if oldest is None:
+            return False
+        oldest.cancel()
+        self._forget(oldest)
+        return True
+
     def drop_handshake(self) -> bool:
         """End the handshake that has taken longest; whether there was one."""
         oldest = next(iter(self._handshakes), None)
@@ -95,12 +106,18 @@ class TlsListener:
             peer = f"{host}:{address[1]}"
             task = asyncio.create_task(self._shake_hands(connected, peer), name=f"tls {host}")
             self._handshakes[task] = host
+            self._silent[task] = None
             self._by_host[host] += 1
             task.add_done_callback(self._forget)
 
     async def _shake_hands(self, connected: socket.socket, peer: str) -> None:
         try:
             async with asyncio.timeout(HANDSHAKE_SECS):
+                begun = await has_begun(connected)
+                self._silent.pop(asyncio.current_task(), None)  # type: ignore[arg-type]
+                if not begun:
+                    connected.close()
+                    return
                 await asyncio.get_running_loop().connect_accepted_socket(
                     self._make_protocol, connected, ssl=self._context
                 )
@@ -112,6 +129,7 @@ class TlsListener:
             raise
 
     def _forget(self, task: asyncio.Task[None]) -> None:
+        self._silent.pop(task, None)
         host = self._handshakes.pop(task, None)
         if host is not None:
             self._by_host[host] -= 1

@@ -43,6 +43,7 @@ from squall_common.security.web_origin import host_error, page_error
 from squall_thrift import storm
 from squall_thrift.serving.authentication import Identity, RefusedError
 from squall_thrift.serving.authorization import PUBLIC, Authorizer, Call, OpenAuthorizer
+from squall_thrift.serving.throttle import Throttle
 
 log = get_logger(__name__)
 
@@ -190,6 +191,7 @@ class WebServer:
         self._listener: asyncio.Server | None = None
         self._tls: TlsListener | None = None  # with an authenticator, in place of the listener
         self._looking: asyncio.Task[None] | None = None
+        self._throttle = Throttle()
         # Requests under way, with the proof of who made them.
         self._under_way: dict[asyncio.Task[object], tuple[web.Request, Identity]] = {}
         self._known: set[object] = set()  # connections whose peers have proved it
@@ -309,7 +311,7 @@ class WebServer:
     def _connect(self) -> asyncio.BaseProtocol:
         server = self._runner.server
         if server is None or len(server.connections) >= self._connections_max:
-            log.warning("http_connections_full", server=self._name, most=self._connections_max)
+            self._log_full()
             return _Refusal()
         return server()
 
@@ -328,11 +330,23 @@ class WebServer:
             return False
         if len(server.connections) + tls.handshakes < self._connections_max:
             return True
-        log.warning("http_connections_full", server=self._name, most=self._connections_max)
+        self._log_full()
+        # Those that have sent nothing do not drive out those who are about to prove who they are.
+        if tls.drop_silent():
+            return True
         if strangers:
             strangers[0].abort()
             return True
         return tls.drop_handshake()
+
+    def _log_full(self) -> None:
+        if (left_out := self._throttle.left_out("full")) is not None:
+            log.warning(
+                "http_connections_full",
+                server=self._name,
+                most=self._connections_max,
+                left_out=left_out,
+            )
 
     async def _identity(self, request: web.Request, route: Route, where: str) -> Identity | None:
         """Who asks. Raises HttpError."""

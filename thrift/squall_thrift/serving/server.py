@@ -48,6 +48,7 @@ from squall_thrift.serving.authentication import (
     prove_server,
 )
 from squall_thrift.serving.authorization import Authorizer, Call, OpenAuthorizer
+from squall_thrift.serving.first_byte import has_begun
 from squall_thrift.serving.off_loop import CALLER
 from squall_thrift.serving.processor import Observe, Processor, refusal
 from squall_thrift.serving.throttle import Throttle
@@ -197,6 +198,7 @@ class ThriftServer:
         # tasks of those that do not speak TLS yet, the oldest first.
         self._strangers: Counter[str] = Counter()
         self._upgrades: dict[asyncio.Task[None], None] = {}
+        self._silent: dict[asyncio.Task[None], None] = {}  # of these, those that have sent nothing
         # Connections without a call: they wait for a frame, or the rest of one. Longest wait first.
         self._waiting: dict[_Connection, None] = {}
         # Bytes of frames on their way in or out, by connection. Longest wait first.
@@ -303,13 +305,18 @@ class ThriftServer:
         upgrade = asyncio.create_task(
             self._upgrade(connected, _peer(host, port)), name=f"thrift {self._name} tls {host}"
         )
-        self._upgrades[upgrade] = None
+        self._upgrades[upgrade] = self._silent[upgrade] = None
         upgrade.add_done_callback(lambda task: self._upgraded(task, connected, host))
 
     async def _upgrade(self, connected: socket.socket, peer: str) -> None:
         assert self._authenticator is not None
         try:
             async with asyncio.timeout(AUTHENTICATION_SECS):
+                begun = await has_begun(connected)
+                self._silent.pop(asyncio.current_task(), None)  # type: ignore[arg-type]
+                if not begun:
+                    connected.close()
+                    return
                 await asyncio.get_running_loop().connect_accepted_socket(
                     lambda: _Protocol(self._accept), connected, ssl=self._authenticator.context
                 )
@@ -319,6 +326,7 @@ class ThriftServer:
 
     def _upgraded(self, task: asyncio.Task[None], connected: socket.socket, host: str) -> None:
         self._upgrades.pop(task, None)
+        self._silent.pop(task, None)
         if task.cancelled() or task.exception() is not None:
             connected.close()
             if not task.cancelled():
@@ -385,7 +393,15 @@ class ThriftServer:
         longest if necessary."""
         if len(self._connections) + len(self._upgrades) < self._connections_max:
             return True
-        # One that has not proved who it is goes first: strangers do not drive out others.
+        # One that has not proved who it is goes first: strangers do not drive out others. Of these,
+        # one that has sent nothing: they do not drive out those who are about to prove it.
+        if self._silent:
+            silent = next(iter(self._silent))
+            del self._silent[silent]
+            self._upgrades.pop(silent, None)
+            silent.cancel()
+            self._log_full("one that has sent nothing")
+            return True
         strangers = (one for one in self._waiting if one.identity is None)
         oldest = next(strangers, None)
         if oldest is None and self._upgrades:
@@ -394,17 +410,22 @@ class ThriftServer:
             upgrade.cancel()
             return True
         oldest = oldest or next(iter(self._waiting), None)
-        log.warning(
-            "thrift_connections_full",
-            service=self._name,
-            connections=len(self._connections),
-            closed="new" if oldest is None else oldest.peer,
-        )
+        self._log_full("new" if oldest is None else oldest.peer)
         if oldest is None:
             return False
         self._forget(oldest)
         oldest.task.cancel()
         return True
+
+    def _log_full(self, closed: str) -> None:
+        if (left_out := self._throttle.left_out("full")) is not None:
+            log.warning(
+                "thrift_connections_full",
+                service=self._name,
+                connections=len(self._connections),
+                closed=closed,
+                left_out=left_out,
+            )
 
     def _forget(self, connection: _Connection) -> None:
         self._connections.discard(connection)

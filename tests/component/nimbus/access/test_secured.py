@@ -537,6 +537,38 @@ async def test_strangers_of_many_addresses_drive_out_strangers_only(
             writer.close()
 
 
+async def test_silent_strangers_do_not_drive_out_one_that_is_about_to_prove_who_it_is(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    """However many come meanwhile, from however many addresses."""
+    async with secured_nimbus(tmp_path / "nimbus", certificates, connections_max=16) as running:
+
+        async def has_begun() -> bool:
+            return bool(running.server._upgrades) and not running.server._silent
+
+        # It has begun, and TLS waits for the rest of its first record.
+        _, begun = await asyncio.open_connection("127.0.0.1", running.server.port)
+        begun.write(b"\x16\x03\x01")
+        await begun.drain()
+        await eventually(has_begun, "it has begun", 30.0)
+        silent = [
+            await asyncio.open_connection(
+                "127.0.0.1", running.server.port, local_addr=(f"127.0.1.{last}", 0)
+            )
+            for last in range(1, 61)
+        ]
+
+        async def dropped() -> bool:
+            return sum(reader.at_eof() for reader, _ in silent) >= 45
+
+        await eventually(dropped, "silent ones have made room", 30.0)
+        assert len(running.server._upgrades) - len(running.server._silent) == 1
+        async with running.user("alice") as alice:
+            await alice.call("getLeader")
+        for _, writer in (*silent, (None, begun)):
+            writer.close()
+
+
 async def test_a_supervisor_reports_for_its_own_node(nimbus: SecuredNimbus) -> None:
     state = await nimbus.local.supervisor("node-1", signed=nimbus.signed("node-1"))
     async with nimbus.user("alice") as alice:
