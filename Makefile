@@ -10,8 +10,8 @@ BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-compose quick check simulation bench bench-features bench-latency bench-idle \
-  bench-memory bench-scale bench-scheduling bench-encryption bench-multilang bench-windows bench-state bench-streams \
-  bench-nexmark bench-connectors bench-peers bench-spark \
+  bench-memory bench-scale bench-scheduling bench-trust bench-encryption bench-multilang bench-windows bench-state \
+  bench-streams bench-nexmark bench-connectors bench-peers bench-spark \
   bench-report docs options constraints mutations audit sbom chaos soak format clean
 
 help: ## List the commands
@@ -115,6 +115,9 @@ bench-scale: $(BENCH_STAMP) ## Scale workers, tasks, bytes and fan-out, to find 
 
 bench-scheduling: $(BENCH_STAMP) ## Time a scheduling round of clusters of 100 to 3,000 supervisors
 	$(BIN)/python -m bench scheduling
+
+bench-trust: $(BENCH_STAMP) ## Measure what a secured cluster costs, and withstands
+	$(BIN)/python -m bench trust
 
 bench-encryption: $(BENCH_STAMP) ## Measure two workers over TCP, plain and encrypted, and over shared memory
 	$(BIN)/python -m bench encryption

@@ -8,6 +8,7 @@
     encryption  two workers over TCP, plain and encrypted, and through shared memory
     scale       workers, tasks, sizes and fan-out
     scheduling  a scheduling round of clusters of 100 to 3,000 supervisors
+    trust       what a secured cluster costs, and withstands
     multilang   one shell bolt against bare pipes
     connectors  a record of each connector, against real servers
     windows     a count by windows against a plain bolt's
@@ -49,6 +50,7 @@ SUBJECTS = {
     "encryption": ("bench.encryption", 7),
     "scale": ("bench.scale", 3),
     "scheduling": ("bench.scheduling", 5),
+    "trust": ("bench.trust", 3),
     "multilang": ("bench.shell", 3),
     "connectors": ("bench.connectors", 3),
     "windows": ("bench.windows", 5),

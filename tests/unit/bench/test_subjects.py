@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from bench import encryption, latency, memory, plots, scale, scheduling, spark
+from bench import encryption, latency, memory, plots, scale, scheduling, spark, trust
 
 from squall_common.security.curve import CURVE
 
@@ -98,6 +98,20 @@ def test_a_scheduling_round_is_timed_and_judged_at_a_thousand_supervisors(monkey
     row = {"supervisors": 1_000, "new_ms": 299.0, "unchanged_ms": 31.0, "lost_ms": 5.0}
     (table,) = scheduling.tables({"pairs": 1, "cases": {"one": row}})
     assert table.rows[0][-1] == "yes and NO"
+
+
+def test_trust_is_measured_and_judged_by_its_goals(monkeypatch):
+    monkeypatch.setattr(trust, "TOPOLOGIES", 2_000)
+    monkeypatch.setattr(trust, "LISTED", 1_000)
+    report = trust.take(2, {"decision", "list"})
+    assert {len(row["all"]) for row in report["cases"].values()} == {2}
+    assert all(row["value"] > 0 for row in report["cases"].values())
+    row = {"title": "a", "unit": "ms", "goal": 5.0, "value": 6.0, "all": [4.0, 6.0, 7.0]}
+    (table,) = trust.tables({"pairs": 3, "cases": {"one": row, "two": {**row, "value": 5.0}}})
+    assert table.rows[0] == ["a", "6.00 ms", "4.00-7.00", "5.00 ms", "NO"]
+    assert table.rows[1][-1] == "yes"
+    names = [case.name for case in trust.cases()]
+    assert len(names) == len(set(names)) == 11
 
 
 def test_spark_is_compared_within_a_round_and_judged_by_its_goal():
