@@ -77,11 +77,15 @@ def _try(entries: Sequence[Weakened]) -> int:
         outcomes, red = _tried(copies, entries)
     for test in red:
         print(f"FAILED {test}: it does not pass even though nothing was changed")
-    bad = [one for one in outcomes if not one.is_red]
+    skipped = [one for one in outcomes if one.is_skipped]
+    for one in skipped:
+        print(f"not tried: {one.entry.name}: {one.verdict}")
+    bad = [one for one in outcomes if not one.is_red and not one.is_skipped]
     for one in bad:
         print(f"FAILED {one.entry.name}\n  {one.entry.test}\n  {one.verdict}")
     secs = time.monotonic() - began
-    print(f"{len(outcomes)} weakened builds, {len(outcomes) - len(bad)} seen; {secs:.0f} s")
+    seen = sum(one.is_red for one in outcomes)
+    print(f"{len(outcomes)} weakened builds, {seen} seen, {len(skipped)} not tried; {secs:.0f} s")
     return 1 if bad or red else 0
 
 
@@ -107,7 +111,7 @@ def _tried(copies: Sequence[Copy], entries: Sequence[Weakened]) -> tuple[list[Ou
                 one = todo.get_nowait()
                 outcome = copy.outcome(one)
                 outcomes.append(outcome)
-                mark = "red   " if outcome.is_red else "FAILED"
+                mark = "red   " if outcome.is_red else "---   " if outcome.is_skipped else "FAILED"
                 print(f"{mark} {outcome.secs:5.1f} s  {one.name}", flush=True)
         except queue.Empty:
             pass

@@ -88,11 +88,14 @@ class TokenCalls(Calls):
     async def revokeToken(self, call: Call, id: str | None) -> None:
         tokens, token_id = self._tokens, needed(id, "id")
         owner = tokens.owner(token_id)
-        thing = OwnToken(owner or "")
-        if owner is None or not self.nimbus.access.may(call, "revokeToken", thing):
-            # As for one that does not exist.
-            raise refused(f"no token {token_id[:_NAMES_MAX]!r} was found")
-        self.nimbus.access.require(call, "revokeToken", thing)
+        # One that the caller may not revoke does not exist for it.
+        absent = refused(f"no token {token_id[:_NAMES_MAX]!r} was found")
+        if owner is None:
+            raise absent
+        try:
+            self.nimbus.access.require(call, "revokeToken", OwnToken(owner))
+        except storm.AuthorizationException:  # the audit log has a line
+            raise absent from None
         await tokens.revoke(token_id)
 
     @operation("revokeToken", decides=True)

@@ -119,8 +119,9 @@ def audit(nimbus: SecuredNimbus) -> list[dict[str, Any]]:
 async def test_every_method_answers_as_the_matrix_says(nimbus: SecuredNimbus) -> None:
     """The reviewed matrix is about decisions; this is about what comes over the wire: no handler
     forgets to ask."""
+    lists = {"topology.groups": ["ops"], "topology.readonly.users": ["carol"]}
     async with nimbus.user("alice") as alice:
-        await submit(alice, "count")
+        await submit(alice, "count", lists)
         [summary] = await alice.call("getTopologySummaries")
         session = await alice.call(
             "beginCreateBlob", "words", storm.SettableBlobMeta(acl=[], replication_factor=1)
@@ -129,6 +130,9 @@ async def test_every_method_answers_as_the_matrix_says(nimbus: SecuredNimbus) ->
     host = "127.0.0.1"
     callers = [
         (nimbus.user("frank"), user("frank")),
+        (nimbus.user("carol"), user("carol")),
+        (nimbus.user("bob"), user("bob", "ops")),
+        (nimbus.user("root"), user("root")),
         (nimbus.daemon(Role.SUPERVISOR, "node-1"), daemon(Role.SUPERVISOR, "node-1")),
         (nimbus.daemon(Role.SUPERVISOR, "node-2"), daemon(Role.SUPERVISOR, "node-2")),
         (nimbus.daemon(Role.UI, "ui"), daemon(Role.UI, "ui")),
@@ -145,6 +149,8 @@ async def test_every_method_answers_as_the_matrix_says(nimbus: SecuredNimbus) ->
                 arguments = [
                     argument(name, field.name, summary.id, host) for field in method.args.fields
                 ]
+                if name == "revokeToken":
+                    arguments = [await a_token_of_alice(nimbus)]
                 thing = an_object(action, name, summary.id, slots)
                 expected = isinstance(authorize(caller, action, thing, acls, 0.0), Allowed)
                 if await allowed(client, name, arguments) != expected:
@@ -152,8 +158,67 @@ async def test_every_method_answers_as_the_matrix_says(nimbus: SecuredNimbus) ->
     assert not wrong, "\n".join(wrong)
 
 
-def user(name: str) -> Principal:
-    return Principal(Role.USER, name, Channel.CERTIFICATE)
+# What ends what the others act on comes last.
+_LAST = ("killTopology", "deleteBlob")
+
+
+async def test_every_change_has_one_line_in_the_audit_log_allowed_or_refused(
+    nimbus: SecuredNimbus,
+) -> None:
+    async with nimbus.user("alice") as alice:
+        await submit(alice, "count")
+        [summary] = await alice.call("getTopologySummaries")
+        session = await alice.call(
+            "beginCreateBlob", "words", storm.SettableBlobMeta(acl=[], replication_factor=1)
+        )
+        await alice.call("finishBlobUpload", session)
+    methods: dict[str, Any] = {}  # one for each action that changes something
+    for name, method in storm.Nimbus.methods.items():
+        action = str(permission_of(getattr(NimbusService, name)))
+        if action in ACTIONS and ACTIONS[action].changes:
+            methods.setdefault(action, method)
+    assert len(methods) >= 15
+    order = sorted(methods, key=lambda action: action in _LAST)
+    wrong = []
+    for who in ("eve", "alice"):
+        async with nimbus.user(who) as client:
+            for action in order:
+                method = methods[action]
+                arguments = [
+                    argument(method.name, field.name, summary.id, "127.0.0.1")
+                    for field in method.args.fields
+                ]
+                if action == "setBlobMeta":  # she keeps her rights
+                    rights = storm.AccessControl(
+                        type=storm.AccessControlType.USER, name="alice", access=7
+                    )
+                    arguments = ["words", storm.SettableBlobMeta(acl=[rights])]
+                if action == "revokeToken":
+                    arguments = [await a_token_of_alice(nimbus)]
+                before = len(audit(nimbus))
+                await allowed(client, method.name, arguments)
+                lines = audit(nimbus)[before:]
+                thing = an_object(action, method.name, summary.id, frozenset())
+                may = isinstance(authorize(user(who), action, thing, ClusterAcl(), 0.0), Allowed)
+                expected = ["allowed" if may else "refused", action, f"user:{who}"]
+                found = [[one["decision"], one["action"], one["principal"]] for one in lines]
+                if found != [expected]:
+                    wrong.append(f"{expected}: {found}")
+                assert all(one["host"].startswith("127.0.0.1:") for one in lines)
+                assert all(one["time"].endswith("Z") for one in lines)
+    assert not wrong, "\n".join(wrong)
+
+
+async def a_token_of_alice(nimbus: SecuredNimbus) -> str:
+    """Its id."""
+    async with nimbus.user("alice") as client:
+        await client.call("createToken", None, 3600, "", None, None)
+        listed = await client.call("listTokens", None)
+        return str(listed[-1].id)
+
+
+def user(name: str, *groups: str) -> Principal:
+    return Principal(Role.USER, name, Channel.CERTIFICATE, frozenset(groups))
 
 
 def daemon(role: Role, name: str) -> Principal:
@@ -164,11 +229,12 @@ def an_object(action: str, method: str, topology_id: str, nodes: frozenset[str])
     match ACTIONS[action].kind:
         case Kind.TOPOLOGY:
             # It has no slot yet.
-            return Topology(topology_id, "count", TopologyAcl("alice"))
+            acl = TopologyAcl.of("alice", groups=["ops"], readonly_users=["carol"])
+            return Topology(topology_id, "count", acl)
         case Kind.BLOB:
             bits = {"setBlobMeta": ADMIN, "beginUpdateBlob": WRITE, "updateBlobReplication": WRITE}
-            acl = (storm.AccessControl(type=2, name="alice", access=7),)
-            return Blob("words", acl, bits.get(method, READ))  # type: ignore[arg-type]
+            rights = (storm.AccessControl(type=2, name="alice", access=7),)
+            return Blob("words", rights, bits.get(method, READ))  # type: ignore[arg-type]
         case Kind.NODE:
             return Node("node-1")
         case Kind.TOKEN:
