@@ -1,9 +1,17 @@
 """One driver for a checkpoint, and for a view of current values: a second one is refused at once.
 
 In a local folder it is a lock of the file system (flock), which ends with its process. Behind a URL
-there are none, so the driver writes its name and the time into a file, again and again; a name that
-was not written for `STALE_SECS` is that of a driver that is gone. One that was only paused for that
-long finds another name when it goes on, and stops: `Held.check`.
+there are none, so each driver has two files of its own, which no other driver ever writes:
+
+    lock.TERM.ID        its claim, written once. The term is higher than all that were there.
+    lock.TERM.ID.at     the time, written again and again
+
+A claim whose time was not written for `STALE_SECS` is that of a driver that is gone, and its
+successor deletes it. A driver that was only paused for that long finds its claim gone, or a later
+one there, when it goes on, and stops: `Held.check`. Wherever it was paused, also between a look and
+a write, what it writes then is a time without a claim, which means nothing to others.
+
+Two that begin in the same moment both write first and look then, so at least one sees the other.
 """
 
 from __future__ import annotations
@@ -12,6 +20,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import socket
 import threading
 import time
@@ -26,6 +35,7 @@ from squall_common.errors import SquallError
 STALE_SECS = 60.0
 _RENEW_SECS = 10.0
 _NAME = "lock"
+_TIME = ".at"
 
 
 class FolderInUseError(SquallError):
@@ -40,31 +50,41 @@ class Held:
 
 
 class HeldName(Held):
-    """A folder behind a URL, held by a name in a file."""
+    """A folder behind a URL, held by a claim of this driver's."""
 
     def __init__(self, folder: Folder, name: str, what: str) -> None:
         self._folder, self._name, self._what = folder, name, what
-        self._id = uuid.uuid4().hex
-        self._lost: str | None = None  # the name of the other driver
+        self._claim = ""
+        self._lost: str | None = None  # the claim of the other driver, or what is known of it
 
-    def write(self) -> None:
-        """Write the name anew."""
-        own = {
-            "host": socket.gethostname(),
-            "pid": os.getpid(),
-            "at": time.time(),
-            "id": self._id,
-        }
-        self._folder.write(self._name, json.dumps(own).encode())
+    def take(self) -> None:
+        """Claim the folder. Raises FolderInUseError."""
+        others = _claims(self._folder, self._name)
+        self._refuse(others)
+        term = max(map(_term, others), default=0) + 1
+        self._claim = f"{self._name}.{term:09d}.{uuid.uuid4().hex}"
+        self._folder.write(self._claim, _now())
+        others = [each for each in _claims(self._folder, self._name) if each != self._claim]
+        try:
+            self._refuse(others, term)
+        except FolderInUseError:
+            self._folder.delete(self._claim)
+            raise
+        for each in others:
+            self._folder.delete(each)
+        # (Also times without a claim: a paused driver has written them too late.)
+        for each in self._folder.names():
+            if each.startswith(f"{self._name}.") and each.endswith(_TIME):
+                self._folder.delete(each)
 
     def renew(self) -> None:
-        """Write the name anew, unless another one is there."""
+        """Write the time anew, unless another driver has taken the folder."""
         if self._look():
-            self.write()
+            self._folder.write(self._claim + _TIME, _now())
 
     def release(self) -> None:
-        if self._look():
-            self._folder.delete(self._name)
+        for name in (self._claim, self._claim + _TIME):
+            self._folder.delete(name)
 
     def check(self) -> None:
         if not self._look():
@@ -73,13 +93,23 @@ class HeldName(Held):
     def _look(self) -> bool:
         """Whether the folder is still this driver's."""
         if self._lost is None:
-            try:
-                there = self._folder.read(self._name).decode()
-            except FileNotFoundError:
-                there = ""  # another one has come and gone
-            if _parsed(there).get("id") != self._id:
-                self._lost = there
+            claims = _claims(self._folder, self._name)
+            later = [each for each in claims if _term(each) > _term(self._claim)]
+            if later or self._claim not in claims:
+                self._lost = _read(self._folder, max(later, default=""))
         return self._lost is None
+
+    def _refuse(self, others: list[str], term: int | None = None) -> None:
+        """Raises FolderInUseError if one of these claims is of a driver that runs, or came between
+        this driver's look and its claim of a term."""
+        for each in others:
+            claim = _read(self._folder, each)
+            if not claim:
+                continue  # it has just ended
+            written = (claim, _read(self._folder, each + _TIME))
+            at = max(_parsed(text).get("at", 0.0) for text in written)
+            if time.time() - at < STALE_SECS or (term is not None and _term(each) >= term):
+                raise _in_use(self._what, claim)
 
 
 @contextlib.contextmanager
@@ -122,12 +152,6 @@ def _held_file(folder: Path, name: str, what: str) -> Iterator[Held]:
 
 @contextlib.contextmanager
 def _held_name(folder: Folder, name: str, what: str) -> Iterator[Held]:
-    try:
-        there = folder.read(name).decode()
-    except FileNotFoundError:
-        there = ""
-    if there and time.time() - _parsed(there).get("at", 0.0) < STALE_SECS:
-        raise _in_use(what, there)
     end, held = threading.Event(), HeldName(folder, name, what)
 
     def renew() -> None:
@@ -135,7 +159,7 @@ def _held_name(folder: Folder, name: str, what: str) -> Iterator[Held]:
             with contextlib.suppress(Exception):  # the next time, perhaps
                 held.renew()
 
-    held.write()
+    held.take()
     thread = threading.Thread(target=renew, name="folder-lock", daemon=True)
     thread.start()
     try:
@@ -145,6 +169,30 @@ def _held_name(folder: Folder, name: str, what: str) -> Iterator[Held]:
         thread.join()
         with contextlib.suppress(Exception):
             held.release()
+
+
+def _claims(folder: Folder, name: str) -> list[str]:
+    """The claims that are there: NAME.TERM.ID."""
+    found = (each for each in folder.names() if each.startswith(f"{name}."))
+    return [each for each in found if re.fullmatch(r"\d+\.[0-9a-f]+", each[len(name) + 1 :])]
+
+
+def _term(claim: str) -> int:
+    return int(claim.rsplit(".", 2)[1])
+
+
+def _now() -> bytes:
+    """Who writes this, and when."""
+    own = {"host": socket.gethostname(), "pid": os.getpid(), "at": time.time()}
+    return json.dumps(own).encode()
+
+
+def _read(folder: Folder, name: str) -> str:
+    """A file's text; "" if it is not there (any more), or has no name."""
+    try:
+        return folder.read(name).decode() if name else ""
+    except FileNotFoundError:
+        return ""
 
 
 def _parsed(text: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ A driver that is killed before leaves the old version, and its successor does th
 that the batch is found there. A version holds all rows, so a batch costs as much as the view is
 large.
 
-Behind a URL the lock of a view (`lock`) is only a name with a time: a driver that was paused for
+Behind a URL the lock of a view is only a file with a time: a driver that was paused for
 longer, just before it switches, may meet another one that has taken over. So it first creates the
 file of its version's number, which only one of them can do, and which is never the newest one if
 others have come meanwhile. The newest of these files is the truth, and `_current` follows it.
@@ -141,7 +141,8 @@ class View:
         strange = sorted(
             name
             for name in self._folder.names()
-            if name not in (_VERSIONS, _SWITCHES, LOCK) and not name.startswith(_POINTER)
+            if name not in (_VERSIONS, _SWITCHES, LOCK)
+            and not name.startswith((_POINTER, f"{LOCK}."))
         )
         if strange or (self._folder.is_local and Path(self.url).is_file()):
             what = strange[0] if strange else "a file"

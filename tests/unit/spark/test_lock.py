@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -11,7 +12,7 @@ import pytest
 
 from squall_common.daemon.folders import Folder
 from squall_common.errors import SquallError
-from squall_spark.lock import STALE_SECS, FolderInUseError, HeldName, checkpoint_lock
+from squall_spark.lock import STALE_SECS, FolderInUseError, Held, HeldName, checkpoint_lock
 
 
 def test_a_second_driver_is_refused_until_the_first_has_ended(tmp_path: Path) -> None:
@@ -25,32 +26,93 @@ def test_a_second_driver_is_refused_until_the_first_has_ended(tmp_path: Path) ->
             pass
 
 
-def test_behind_a_url_a_name_is_a_lock_until_it_is_stale() -> None:
+def _claim(url: str, term: int, at: float) -> str:
+    """Another driver's claim."""
+    name = f"lock.{term:09d}.ab"
+    Folder(url).write(name, json.dumps({"host": "other", "pid": 7, "at": at}).encode())
+    return name
+
+
+def test_behind_a_url_a_claim_is_a_lock_until_it_is_stale() -> None:
     url = "memory://lock-test/cp"
     with checkpoint_lock(url), pytest.raises(FolderInUseError), checkpoint_lock(url):
         pass
     assert Folder(url).names() == []
-    dead = {"host": "gone", "pid": 1, "at": time.time() - STALE_SECS - 1}
-    Folder(url).write("lock", json.dumps(dead).encode())
+    old = time.time() - STALE_SECS - 1
+    dead = _claim(url, 4, old)
+    Folder(url).write(f"{dead}.at", json.dumps({"at": time.time()}).encode())
+    with pytest.raises(FolderInUseError, match="by process 7 on other"), checkpoint_lock(url):
+        pass
+    assert sorted(Folder(url).names()) == [dead, f"{dead}.at"], "who was refused leaves nothing"
+    Folder(url).write(f"{dead}.at", json.dumps({"at": old}).encode())
     with checkpoint_lock(url):
-        assert json.loads(Folder(url).read("lock"))["pid"] == os.getpid()
+        (own,) = Folder(url).names()
+        assert own.startswith("lock.000000005.")
+        assert json.loads(Folder(url).read(own))["pid"] == os.getpid()
 
 
 def test_a_driver_that_was_paused_too_long_finds_the_other_one_and_stops() -> None:
     url = "memory://lock-test/paused"
     with checkpoint_lock(url) as paused:
-        assert isinstance(paused, HeldName)
         paused.check()
-        taken = {"host": "other", "pid": 7, "at": time.time(), "id": "another"}
-        Folder(url).write("lock", json.dumps(taken).encode())
+        taken = _claim(url, 2, time.time())
         with pytest.raises(FolderInUseError, match="in use by process 7 on other"):
             paused.check()
-        paused.renew()  # as its thread does
-        Folder(url).delete("lock")
+        Folder(url).delete(taken)
         with pytest.raises(FolderInUseError):
             paused.check()  # also after the other one has ended
-        Folder(url).write("lock", json.dumps(taken).encode())
-    assert json.loads(Folder(url).read("lock"))["pid"] == 7, "it is the other's"
+        _claim(url, 2, time.time())
+    assert Folder(url).names() == [taken], "it is the other's"
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_driver_paused_between_its_look_and_its_write_does_no_harm(
+    ended: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its successor keeps the folder, and it finds that it has lost it."""
+    url = f"memory://lock-test/between-{ended}"
+    write = Folder.write
+    with contextlib.ExitStack() as successor, checkpoint_lock(url) as paused:
+        assert isinstance(paused, HeldName)
+
+        def late(folder: Folder, name: str, data: bytes) -> None:
+            """A minute passes, and a successor takes over, before the write."""
+            monkeypatch.setattr(Folder, "write", write)
+            now = time.time
+            monkeypatch.setattr(time, "time", lambda: now() + STALE_SECS + 1)
+            held.append(successor.enter_context(checkpoint_lock(url)))
+            if ended:
+                successor.close()
+            write(folder, name, data)
+
+        held: list[Held] = []
+        monkeypatch.setattr(Folder, "write", late)
+        paused.renew()
+        if not ended:
+            held[0].check()
+        with pytest.raises(FolderInUseError):
+            paused.check()
+        if ended:
+            with checkpoint_lock(url) as third:
+                third.check()
+
+
+def test_of_two_that_begin_at_once_not_both_hold_the_folder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    url = "memory://lock-test/at-once"
+    write = Folder.write
+
+    def late(folder: Folder, name: str, data: bytes) -> None:
+        """Another driver claims the folder between this one's look and its claim."""
+        monkeypatch.setattr(Folder, "write", write)
+        _claim(url, 1, time.time())
+        write(folder, name, data)
+
+    monkeypatch.setattr(Folder, "write", late)
+    with pytest.raises(FolderInUseError, match="by process 7"), checkpoint_lock(url):
+        pass
+    assert Folder(url).names() == ["lock.000000001.ab"]
 
 
 def test_a_checkpoint_that_cannot_be_written_is_named(tmp_path: Path) -> None:
