@@ -109,8 +109,8 @@ def test_each_option_is_read_by_whom_its_declaration_says():
 
 def test_every_key_of_storms_has_one_verdict():
     """286 keys of conf/defaults.yaml at 2.8.8 and 14 more on main, and those of Config.java and
-    DaemonConfig.java that have no default."""
-    assert len(storms_keys()) == 510
+    DaemonConfig.java that have no default; and the JAAS file, which Storm reads by a plain name."""
+    assert len(storms_keys()) == 511
     assert not set(STORM_KEYS) & set(OPTIONS)
     for key in storms_keys():
         judged = verdict_of(key)
@@ -135,6 +135,7 @@ def test_a_site_file_that_spells_out_storms_defaults_is_taken_without_a_word():
     ("key", "value"),
     [
         ("storm.thrift.transport", "org.apache.storm.security.auth.kerberos.KerberosSaslTransport"),
+        ("java.security.auth.login.config", "/etc/storm/jaas.conf"),
         ("nimbus.authorizer", "org.apache.storm.security.auth.authorizer.SimpleACLAuthorizer"),
         ("nimbus.thrift.client.use.tls", True),
         ("nimbus.thrift.tls.port", 6628),

@@ -7,10 +7,11 @@ from squall_common.config.options.verdicts import StormKey, refused
 
 KEYS: tuple[StormKey, ...] = (
     *refused(
-        "Squall does not authenticate Thrift callers yet, so every caller would be let in",
+        "Squall has neither Kerberos nor DIGEST-MD5: see storm.security.ca for what it has instead",
         {
             "drpc.invocations.thrift.transport": None,
             "drpc.thrift.transport": None,
+            "java.security.auth.login.config": None,
             "nimbus.thrift.transport": None,
             "storm.thrift.transport": "org.apache.storm.security.auth.SimpleTransportPlugin",
             "supervisor.thrift.transport": None,
