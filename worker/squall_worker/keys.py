@@ -16,8 +16,15 @@ log = get_logger(__name__)
 
 def own_key(spec: LaunchSpec, topology_conf: Mapping[str, Any], bind_host: str) -> CurveKey | None:
     """The key with which this worker encrypts, or None if it does not. Raises SquallError if it
-    must encrypt but cannot: it never falls back to sending in the clear."""
+    must encrypt but cannot, also for a worker of a secured cluster that listens in the network: it
+    never falls back to sending in the clear."""
     if not encrypts(topology_conf):
+        if spec.secured and not is_loopback(bind_host):
+            raise SquallError(
+                f"a worker of a secured cluster listens on {bind_host} with its topology's key "
+                f"only, and {CURVE} is false for {spec.topology_id}",
+                hint=f'storm rebalance NAME -t \'{{"{CURVE}": "auto"}}\'',
+            )
         if not is_loopback(bind_host):
             log.warning(
                 "not_encrypted",

@@ -145,7 +145,7 @@ class Worker:
         self.spec = spec
         self.slot = WorkerSlot(spec.supervisor_id, spec.port)
         self._options = WorkerOptions.read(spec.daemon_conf)
-        self.settings = WorkerSettings.of(self._options)
+        self.settings = WorkerSettings.of(self._options, secured=spec.secured)
         self._state = state
         self._clock = clock or SystemClock()
         self._began = self._clock.monotonic()

@@ -28,11 +28,12 @@ class WorkerSettings:
     silent_secs: float  # without a heartbeat, until all stacks are written to worker.err
 
     @classmethod
-    def of(cls, options: WorkerOptions) -> WorkerSettings:
+    def of(cls, options: WorkerOptions, *, secured: bool = False) -> WorkerSettings:
         """The options are the supervisor's: a topology decides neither where its workers listen
-        nor how they are watched. Raises ConfigError for a refused listener."""
+        nor how they are watched. In a secured cluster they may listen everywhere: they have a key
+        (`keys.own_key`). Raises ConfigError for a refused listener."""
         host = options.storm_bind_host
-        if not is_loopback(host) and not options.storm_security_insecure:
+        if not (secured or is_loopback(host) or options.storm_security_insecure):
             raise ConfigError(
                 f"a worker may not listen on {host}: this cluster's daemons and clients are not "
                 "authenticated",

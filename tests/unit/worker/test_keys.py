@@ -1,5 +1,6 @@
 """The key that a worker finds in its folder, or does not."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,16 @@ def test_a_worker_that_encrypts_has_its_key(tmp_path: Path) -> None:
     assert own_key(spec(tmp_path, "127.0.0.1"), {CURVE: "auto"}, "127.0.0.1") == KEY
     assert own_key(spec(tmp_path, "127.0.0.1"), {CURVE: True}, "127.0.0.1") == KEY
     assert own_key(spec(tmp_path), {CURVE: False}, "0.0.0.0") is None
+
+
+def test_a_worker_of_a_secured_cluster_is_in_the_network_with_its_key_only(tmp_path: Path) -> None:
+    (tmp_path / KEY_FILE).write_bytes(KEY.to_bytes())
+    secured = replace(spec(tmp_path), secured=True)
+    assert own_key(secured, {CURVE: "auto"}, "0.0.0.0") == KEY
+    assert own_key(secured, {CURVE: False}, "127.0.0.1") is None
+    for conf in ({CURVE: False}, {}):
+        with pytest.raises(SquallError, match="with its topology's key only"):
+            own_key(secured, conf, "0.0.0.0")
 
 
 @pytest.mark.parametrize(

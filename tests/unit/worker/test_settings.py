@@ -46,6 +46,8 @@ def test_other_listeners_than_loopback_need_the_insecure_switch(host: str) -> No
         settings({"storm.bind.host": host})
     conf = {"storm.bind.host": host, "storm.security.insecure": True}
     assert settings(conf).bind_host == host
+    secured = WorkerSettings.of(WorkerOptions.read({"storm.bind.host": host}), secured=True)
+    assert secured.bind_host == host
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1", "localhost"])
