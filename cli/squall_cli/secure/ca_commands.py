@@ -88,3 +88,42 @@ def revoke(what: str, folder: Path) -> None:
     serial, number = authority.revoke(what)
     say(f"Certificate {serial:x} is revoked, by list {number}: {authority.revoked}")
     say("Daemons read their copy of it within ten seconds.")
+
+
+@ca.command("serve")
+@click.argument("folders", metavar="PATH:ROLES:UID", nargs=-1, required=True)
+@_dir_option
+@click.option("--cluster", default="squall", show_default=True, help="Name of a new CA's cluster.")
+@click.option(
+    "--account", "accounts", multiple=True, help="A user whom all machines have (repeatable)."
+)
+def serve(folders: tuple[str, ...], folder: Path, cluster: str, accounts: tuple[str, ...]) -> None:
+    """Give certificates to the containers of one machine, over sockets in shared folders.
+
+    In the folder PATH, the user with the id UID gets certificates of the listed roles:
+    /enrol/ui:ui:1000. ROLE=NAME allows one name only. The CA is made if there is none.
+    """
+    import asyncio
+
+    from squall_cli.secure.authority_folder import AuthorityFolder
+    from squall_cli.secure.enrolment import Accounts, EnrolmentServer, Folder, users_of_image
+
+    try:
+        parsed = [Folder.parse(one) for one in folders]
+    except ValueError:
+        raise click.UsageError("a folder is PATH:ROLE[=NAME][,ROLE...]:UID") from None
+    authority = AuthorityFolder(folder)
+    if not (folder / "ca.key").exists():
+        authority.create(cluster)
+        say(f"The CA of {cluster} is in {folder}.")
+
+    async def run() -> None:
+        known = Accounts(folder / "accounts", accounts, users_of_image())
+        server = EnrolmentServer(authority, parsed, known)
+        await server.start()
+        try:
+            await server.run()
+        finally:
+            await server.close()
+
+    asyncio.run(run())

@@ -207,6 +207,16 @@ def check_issued(
     return Holder(role, name, certificate.serial_number)
 
 
+def hosts_of(certificate: x509.Certificate) -> set[str]:
+    """The names and addresses under which its holder is reached."""
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError, x509.DuplicateExtension):
+        return set()
+    addresses = names.get_values_for_type(x509.IPAddress)
+    return {*names.get_values_for_type(x509.DNSName), *map(str, addresses)}
+
+
 def _uris(certificate: x509.Certificate) -> list[str]:
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
