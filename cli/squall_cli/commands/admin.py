@@ -12,6 +12,7 @@ from squall_cli.cluster.nimbus import call_nimbus
 from squall_cli.options import Settings, json_option, settings_options
 from squall_cli.output import print_json, printable, say
 from squall_cli.secure.ca_commands import ca
+from squall_cli.secure.secure_commands import secure
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -23,6 +24,7 @@ def command() -> None:
 
 
 command.add_command(ca)
+command.add_command(secure)
 
 
 def _check_name(_ctx: click.Context, _param: click.Parameter, value: str) -> str:

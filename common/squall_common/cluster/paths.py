@@ -59,6 +59,7 @@ OF_TOPOLOGY = (
 SECURITY = "/security"
 TOKEN_REGISTER = f"{SECURITY}/tokens"
 CATALOG = f"{SECURITY}/catalog"
+TAKEOVER = f"{SECURITY}/takeover"
 SIGNED_STATES = f"{SECURITY}/topologies"
 MANIFESTS = f"{SECURITY}/nodes"
 

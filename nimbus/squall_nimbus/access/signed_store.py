@@ -13,6 +13,8 @@ Every Nimbus follows these nodes, and keeps what is newer on its own disk. The l
 what was deleted, rolled back or forged, and signs again what is half through its life or was
 signed by a Nimbus whose certificate was revoked (`maintain`).
 
+A cluster that was open before begins with what a person has confirmed (`takeover`).
+
 Supervisors sign their entries in /supervisors: unsigned ones, and older ones than were seen, are
 left out. What Nimbus asks of daemons (`paths.is_notice`) is signed on its way out.
 """
@@ -51,6 +53,7 @@ from squall_common.security.jws import SignatureError
 from squall_common.security.records import Bundle, Manifest, RecordError, TopologyRecord
 from squall_common.security.registrations import Registration
 from squall_common.security.signing import SigningKey, Use
+from squall_common.security.takeover import Takeover
 from squall_common.security.topology_states import (
     Catalog,
     TopologyState,
@@ -59,6 +62,7 @@ from squall_common.security.topology_states import (
 )
 from squall_nimbus.access.keys import SigningKeys
 from squall_nimbus.access.ledger import Change, KeptManifest, KeptState, Ledger, slots_of
+from squall_nimbus.access.takeover import Mirrors, check_hashes, first_state, still_there
 from squall_thrift.serving.off_loop import off_loop_if
 from squall_thrift.serving.throttle import Throttle
 
@@ -101,6 +105,9 @@ class SignedStore(StoreProxy):
         self._there: set[str] = set()  # signed nodes that exist, as far as known
         self._wrong: set[str] = set()  # signed nodes that are not what the ledger has
         self._unknown: RecordError | None = None  # why the only catalog there is does not count
+        self._takeover: Takeover | None = None  # what is to be taken over from an open cluster
+        self._is_foreign = False  # whether topologies of an open cluster are all there is
+        self._mirrors = Mirrors(inner, lambda: ledger.catalog.topologies)
         self._due: dict[str, dict[str, str]] = {}  # topology -> hashes that its record lacks
         self._checked: frozenset[int] | None = None  # revocations at the last round
         self._registrations: dict[str, int] = {}  # node -> the highest number seen
@@ -201,8 +208,18 @@ class SignedStore(StoreProxy):
         """Raise CorruptStateError on a Nimbus that does not know which topologies exist: with an
         empty disk, while the catalog is forged, or of a Nimbus that was revoked. None would seem
         to exist, and all would be ended."""
-        if self._unknown is not None and not self.ledger.catalog_text:
+        if self.ledger.catalog_text:
+            return
+        if self._unknown is not None:
             raise CorruptStateError(paths.CATALOG, str(self._unknown))
+        if self._takeover is not None:
+            raise CorruptStateError(paths.TAKEOVER, "the leader has not taken the cluster over yet")
+        if self._is_foreign:
+            raise CorruptStateError(
+                paths.STORMS,
+                "these are topologies of an open cluster: 'storm admin secure' takes them over; or "
+                "delete the node, and submit them again",
+            )
 
     async def follow(self) -> None:
         """Keep the ledger in step with ZooKeeper, and the disk with the ledger, forever."""
@@ -232,6 +249,7 @@ class SignedStore(StoreProxy):
     async def _refresh(self) -> None:
         """Read what has changed. The caller holds the lock. Raises the store's errors."""
         await self._look(paths.CATALOG, self.ledger.take_catalog, self.ledger.catalog_text)
+        await self._look_for_takeover()
         for topology_id in sorted(self.ledger.catalog.topologies):
             kept = self.ledger.states.get(topology_id)
 
@@ -254,6 +272,31 @@ class SignedStore(StoreProxy):
             data = b"" if known is None else known.data
             await self._look(paths.manifest(node), take_manifest, data)
         self._stale = False
+
+    async def _look_for_takeover(self) -> None:
+        """Before there is a catalog: is this the first start of a cluster that was open?"""
+        self._takeover, self._is_foreign = None, False
+        if self.ledger.catalog_text or self._unknown is not None:
+            return
+        try:
+            data, _ = await self.inner.get(paths.TAKEOVER, self._fired)
+            self._takeover = await off_loop_if(
+                len(data) > _ON_LOOP_BYTES_MAX,
+                Takeover.verify,
+                data.decode("ascii", "replace"),
+                self._trusted.cluster,
+                self._trusted.ca,
+                self._clock.time(),
+            )
+            return
+        except NoNodeError:
+            await self.inner.exists(paths.TAKEOVER, self._fired)
+        except SignatureError as error:
+            self._refused(paths.TAKEOVER, error)
+        try:
+            self._is_foreign = bool(await self.inner.children(paths.STORMS, self._fired))
+        except NoNodeError:
+            pass
 
     async def _look(self, path: str, take: Callable[[bytes], bool], kept: bytes) -> None:
         """Read one node if it has changed since the last reading."""
@@ -314,6 +357,11 @@ class SignedStore(StoreProxy):
             ) from error
 
     async def _transact(self, ops: Sequence[Op], mine: Sequence[Op]) -> None:
+        if any(op.path == paths.TAKEOVER for op in ops):
+            async with self._lock:
+                await self._take_over([op for op in ops if isinstance(op, Check)])
+            self._wake.set()  # the disk is behind
+            return
         if not mine:
             await self.inner.transaction([self._signed_notice(op) for op in ops])
             return
@@ -324,6 +372,7 @@ class SignedStore(StoreProxy):
             large = sum(len(op.value) for op in mine if isinstance(op, Create | Set))
             change, rewrite = await off_loop_if(large > _ON_LOOP_BYTES_MAX, self._compose, ops)
             await self._write(ops, change, rewrite)
+            await self._mirror(change)
         self._wake.set()  # the disk is behind
 
     def _signed_notice(self, op: Op) -> Op:
@@ -369,6 +418,42 @@ class SignedStore(StoreProxy):
             await self._publish(guards, {path: one.data}, range(len(guards)))
             self.ledger.adopt(Change(manifests={node: one}))
             self._wrong.discard(path)
+
+    async def _mirror(self, change: Change) -> None:
+        try:
+            await self._mirrors.follow(change.states)
+        except StoreError as error:  # what is signed is written: the call has succeeded
+            log.warning("workers_of_the_open_cluster_not_informed", error=error)
+
+    async def _take_over(self, guards: Sequence[Op]) -> None:
+        """Sign what was confirmed of a cluster that was open. The caller holds the lock. Raises
+        SquallError if it is not what is there, and the store's errors."""
+        await self._refresh()
+        if self._takeover is None:
+            return
+        now, key = self._clock.time(), self._keys.key(Use.RECORD)
+        change = Change()
+        for name, taken in sorted((await still_there(self._takeover, self.inner)).items()):
+            hashes = self.hashes_of(name)
+            check_hashes(self._takeover, name, hashes)
+            number = self.ledger.next_number(now)
+            change.states[name] = first_state(name, taken, hashes, key, number=number, now=now)
+        change.catalog = Catalog(self.ledger.next_number(now), frozenset(change.states))
+        change.catalog_text = change.catalog.sign(key, now).encode()
+        await self._ensure_parents()
+        for name, kept in change.states.items():
+            assert kept is not None
+            await self._publish(guards, {paths.signed_state(name): kept.text}, range(len(guards)))
+        # Last: until then no state counts, and the next leader begins anew.
+        await self._publish(guards, {paths.CATALOG: change.catalog_text}, range(len(guards)))
+        self.ledger.adopt(change)
+        self._takeover = None
+        log.info("open_cluster_taken_over", topologies=sorted(change.states))
+        await self._mirror(change)
+        try:
+            await self.inner.delete(paths.TAKEOVER)
+        except StoreError as error:  # it counts no longer
+            log.info("takeover_not_removed", error=error)
 
     async def _publish(
         self, others: Sequence[Op], texts: Mapping[str, bytes | None], indexes: Sequence[int]
@@ -599,6 +684,10 @@ class SignedStore(StoreProxy):
         supervisor has a manifest. Once a round. Raises NotLeaderError and the store's errors."""
         async with self._lock:
             await self._refresh()
+            pending = self._takeover is not None
+        if pending:
+            await fence.transaction([Delete(paths.TAKEOVER)])
+        async with self._lock:
             self._require_catalog()
             wrong = sorted(self._wrong)
         for path in wrong:
