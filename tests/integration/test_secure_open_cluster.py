@@ -154,7 +154,7 @@ def test_an_open_cluster_becomes_a_secured_one_and_its_workers_run_on(machine: M
         machine.start(name)
     with Ledger(text(200_000)) as ledger:
         ledger.pace(200)
-        port, conf = str(ledger.port), {"topology.message.timeout.secs": 15}
+        port, conf = str(ledger.port), {"topology.message.timeout.secs": 8}
         machine.storm("jar", LEDGER, "ledger_topology.py", "ledger", port, "2", json.dumps(conf))
         ledger.wait_done(100, timeout_secs=90)
         workers = machine.workers()
