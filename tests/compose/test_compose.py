@@ -6,14 +6,25 @@ One cluster and one test, in the order in which it is told: to build the images 
 from __future__ import annotations
 
 import http.client
+import json
+import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import pytest
+from tests.compose.intruders import check_intruders
 from tests.support.compose_cluster import ComposeCluster
 from tests.support.devcluster import wait_for
-from tests.support.docker_engine import Docker, build_images, engine, remove_images
+from tests.support.docker_engine import (
+    Docker,
+    build_images,
+    build_prometheus,
+    engine,
+    remove_images,
+)
 from tests.support.ledger import Ledger, text
 
 # As an exception in the test, so that what it started is ended. (It takes five minutes; where much
@@ -53,14 +64,25 @@ def docker() -> Iterator[Docker]:
 
 
 def test_a_cluster_in_containers_loses_nothing(docker: Docker) -> None:
-    with ComposeCluster.up(docker, supervisors=3, conf=QUICK) as cluster:
+    prometheus = build_prometheus(docker)
+    with ComposeCluster.up(docker, supervisors=3, conf=QUICK, prometheus=prometheus) as cluster:
         assert "the counts are exact" in cluster.compose("run", "--rm", "-T", "wordcount")
+        assert "wordcount" not in cluster.compose("run", "--rm", "-T", "storm", "list")
         _check_containers(cluster)
         with Ledger(text(200_000), host=cluster.gateway()) as ledger:
             ledger.pace(LINES_PER_SEC)
             cluster.submit_ledger(ledger, workers=WORKERS, conf=TOPOLOGY)
             ledger.wait_done(100, timeout_secs=150)
             _check_encrypted(cluster)
+            start = time.monotonic()
+            check_intruders(cluster)
+            print(f"intruders: {time.monotonic() - start:.1f} s", flush=True)
+            if prometheus is None:
+                print("no prometheus here: the profile monitoring was not tried", flush=True)
+            else:
+                start = time.monotonic()
+                check_monitoring(cluster)
+                print(f"monitoring: {time.monotonic() - start:.1f} s", flush=True)
             for befall in FAULTS:
                 start = time.monotonic()
                 befall(cluster, ledger)
@@ -76,16 +98,55 @@ def test_a_cluster_in_containers_loses_nothing(docker: Docker) -> None:
         assert docker.run(kind, "ls", "-q", "--filter", project).split() == [], kind
 
 
+def check_monitoring(cluster: ComposeCluster) -> None:
+    """Prometheus reads every page that it is told of, by its certificate, and has the rules."""
+    up = ("up", "--detach", "--no-build", "--no-deps", "prometheus-certificate", "prometheus")
+    cluster.compose("--profile", "monitoring", *up)
+    host, port = cluster.published("prometheus", 9090)
+    assert host == "127.0.0.1"
+
+    def ask(path: str) -> Any:
+        connection = http.client.HTTPConnection(host, port, timeout=30)
+        try:
+            connection.request("GET", f"/api/v1/{path}")
+            return json.loads(connection.getresponse().read())["data"]
+        except (OSError, ValueError, http.client.HTTPException):  # it does not listen yet
+            return None
+        finally:
+            connection.close()
+
+    def read() -> dict[str, int] | None:
+        """By job, the number of targets that were read; None while any was not."""
+        found = ask("targets")
+        targets = [] if found is None else found["activeTargets"]
+        jobs = Counter(one["labels"]["job"] for one in targets if one["health"] == "up")
+        return dict(jobs) if jobs == {"drpc": 1, "ui": 1, "logviewer": 3} else None
+
+    wait_for("all targets", read, 120, 1)
+    rules = [rule for group in ask("rules")["groups"] for rule in group["rules"]]
+    assert len(rules) > 5
+    assert all(rule["health"] != "err" for rule in rules)
+    cluster.compose("--profile", "monitoring", "rm", "--stop", "--force", *up[4:])
+
+
 def _check_containers(cluster: ComposeCluster) -> None:
     """Not root, healthy, and reached from this machine only through loopback."""
-    for service in ("nimbus1", "nimbus2", "supervisor", "drpc"):
+    for service in ("nimbus1", "nimbus2", "drpc", "ui"):
         for container in cluster.containers(service):
             assert cluster.docker.run("exec", container, "id", "-u").strip() == "1000"
-    host, port = cluster.published("drpc", 3774)
+    # No door is open, but for ZooKeeper's to the daemons of its own network.
+    for service in ("nimbus1", "supervisor", "drpc", "ui"):
+        container = cluster.containers(service)[0]
+        doctor = ("exec", container, "storm", "doctor", "--security", "--json")
+        doors = json.loads(cluster.docker.run(*doctor, check=False))["doors"]
+        is_open = {door["id"] for door in doors if door["state"] == "open"}
+        assert is_open <= {"zookeeper"}, doors
+    host, port = cluster.published("ui", 8080)
     assert host == "127.0.0.1"
-    connection = http.client.HTTPConnection(host, port, timeout=30)
-    connection.request("GET", "/")
-    assert connection.getresponse().status == 404
+    context = ssl.create_default_context(cadata=cluster.ca())
+    connection = http.client.HTTPSConnection(host, port, timeout=30, context=context)
+    connection.request("GET", "/api/v1/cluster/summary")
+    assert connection.getresponse().status == 401
     connection.close()
 
 
@@ -163,8 +224,9 @@ def kill_each_nimbus(cluster: ComposeCluster, ledger: Ledger) -> None:
 
 
 def _lists_ledger(cluster: ComposeCluster, service: str) -> bool:
+    seed = "nimbus2:6637" if service == "nimbus2" else service
     try:
-        return "ledger" in cluster.storm("list", service=service)
+        return "ledger" in cluster.storm("list", "-c", f'nimbus.seeds=["{seed}"]')
     except AssertionError:  # nobody leads just now
         return False
 
@@ -182,13 +244,17 @@ def kill_a_container(cluster: ComposeCluster, ledger: Ledger) -> None:
 def pause_a_container(cluster: ComposeCluster, ledger: Ledger) -> None:
     """It hangs with all in it until its tasks run elsewhere, then finds itself replaced."""
     victim = _busy(cluster)
-    _away(cluster, ledger, victim, ("pause", victim), ("unpause", victim))
+    _away(cluster, ledger, victim, [("pause", victim)], [("unpause", victim)])
 
 
 def disconnect_a_container(cluster: ComposeCluster, ledger: Ledger) -> None:
     """A node that nobody reaches: its tasks run elsewhere, its own workers end."""
-    victim, network = _busy(cluster), cluster.network()
-    leave, join = (("network", what, network, victim) for what in ("disconnect", "connect"))
+    victim = _busy(cluster)
+    networks = [cluster.network(), cluster.network("state")]
+    leave, join = (
+        [("network", what, network, victim) for network in networks]
+        for what in ("disconnect", "connect")
+    )
     _away(cluster, ledger, victim, leave, join)
 
 
@@ -196,18 +262,20 @@ def _away(
     cluster: ComposeCluster,
     ledger: Ledger,
     victim: str,
-    begin: tuple[str, ...],
-    end: tuple[str, ...],
+    begin: Sequence[tuple[str, ...]],
+    end: Sequence[tuple[str, ...]],
 ) -> None:
     """Between two commands of the engine's a container is away; its workers are replaced, and end
     when it is back."""
     before = cluster.processes(victim, "squall_worker")
     assert before
-    cluster.docker.run(*begin)
+    for command in begin:
+        cluster.docker.run(*command)
     try:
         _recovered(ledger)
     finally:
-        cluster.docker.run(*end)
+        for command in end:
+            cluster.docker.run(*command)
     wait_for(
         "the replaced workers to end",
         lambda: not before & cluster.processes(victim, "squall_worker"),

@@ -41,9 +41,13 @@ print(json.dumps(found))
 class ComposeCluster:
     """`docker compose` with the files of deploy/compose, under a project name of the test's own."""
 
-    def __init__(self, docker: Docker, conf: Mapping[str, Any]) -> None:
+    def __init__(
+        self, docker: Docker, conf: Mapping[str, Any], prometheus: str | None = None
+    ) -> None:
         self.docker = docker
         self.project = f"squalltest{os.getpid()}"
+        # By user: a container in which commands are run as documented, but started once.
+        self.clients: dict[str, str] = {}
         # JSON is YAML, a key a line.
         site = "\n".join(f"{key}: {json.dumps(value)}" for key, value in conf.items())
         docker.env |= {
@@ -53,23 +57,35 @@ class ComposeCluster:
             "ZOOKEEPER_IMAGE": ZOOKEEPER_IMAGE,
             "SQUALL_CONF": site,
         }
+        if prometheus is not None:
+            docker.env["PROMETHEUS_IMAGE"] = prometheus
 
     @classmethod
     @contextmanager
     def up(
-        cls, docker: Docker, *, supervisors: int, conf: Mapping[str, Any]
+        cls,
+        docker: Docker,
+        *,
+        supervisors: int,
+        conf: Mapping[str, Any],
+        prometheus: str | None = None,
     ) -> Iterator[ComposeCluster]:
         """Up and healthy; down at the end, volumes too. When the block fails, the ends of all logs
         are printed."""
-        cluster = cls(docker, conf)
+        cluster = cls(docker, conf, prometheus)
         try:
             cluster.scale(supervisors)
+            cluster.start_clients()
             yield cluster
         except BaseException:
             print(cluster.logs())
             raise
         finally:
-            cluster.compose("down", "--volumes", "--remove-orphans", "--timeout", "10")
+            for client in cluster.clients.values():
+                docker.run("rm", "--force", "--volumes", client, check=False)
+            cluster.compose(
+                "--profile", "*", "down", "--volumes", "--remove-orphans", "--timeout", "10"
+            )
 
     def compose(self, *arguments: str | Path, timeout_secs: float = 300.0) -> str:
         files = [word for path in _FILES for word in ("-f", str(path))]
@@ -97,11 +113,27 @@ class ComposeCluster:
             0.5,
         )
 
-    def storm(self, *arguments: str, service: str = "nimbus1") -> str:
-        return self.compose("exec", "-T", service, "storm", *arguments)
+    def start_clients(self, *users: str) -> None:
+        """Containers with the certificates of these users, besides the administrator's."""
+        for user in ("storm", *users):
+            if user not in self.clients:
+                name = f"{self.project}-{user}"
+                self.compose(
+                    "run", "--detach", "--name", name, "-e", f"STORM_USER={user}",
+                    "wordcount", "sleep", "infinity",
+                )  # fmt: skip
+                self.clients[user] = name
 
-    def network(self) -> str:
-        return f"{self.project}_default"
+    def storm(self, *arguments: str, user: str = "storm") -> str:
+        """A command of a user's."""
+        return self.docker.run("exec", self.clients[user], "storm", *arguments)
+
+    def network(self, name: str = "default") -> str:
+        return f"{self.project}_{name}"
+
+    def ca(self) -> str:
+        """The certificate of the cluster's CA, in PEM."""
+        return self.docker.run("exec", self.clients["storm"], "cat", "/enrol/ca.pem")
 
     def gateway(self) -> str:
         """This machine's address on the containers' network."""
@@ -115,7 +147,7 @@ class ComposeCluster:
 
     def submit_ledger(self, ledger: Ledger, *, workers: int, conf: Mapping[str, Any]) -> None:
         folder = ROOT / "tests" / "topologies" / "ledger"
-        self.compose("cp", folder, "nimbus1:/tmp/ledger")
+        self.docker.run("cp", folder, f"{self.clients['storm']}:/tmp/ledger")
         address = f"{ledger.host}:{ledger.port}"
         arguments = ("ledger", address, str(workers), json.dumps(conf))
         self.storm("jar", "/tmp/ledger", "ledger_topology.py", *arguments)

@@ -37,6 +37,7 @@ TOOLS = ROOT / ".tools" / "compose"
 PYTHON_IMAGE = "squall-test-python"
 ZOOKEEPER_IMAGE = "squall-test-zookeeper"
 SQUALL_IMAGE = "squall-test"
+PROMETHEUS_IMAGE = "squall-test-prometheus"
 
 _PACKAGES = "docker.io iptables mmdebstrap"
 _COMMANDS = ("dockerd", "docker", "docker-init", "iptables-save", "mmdebstrap")
@@ -69,6 +70,15 @@ COPY zoo.cfg /conf/zoo.cfg
 VOLUME ["/data", "/datalog"]
 CMD ["/java/bin/java", "-Xmx256m", "-cp", "/jars/*", \
 "org.apache.zookeeper.server.ZooKeeperServerMain", "/conf/zoo.cfg"]
+"""
+_PROMETHEUS_DOCKERFILE = """\
+FROM squall-test-base
+COPY prometheus /bin/prometheus
+RUN install -d -o nobody /prometheus
+USER 65534
+EXPOSE 9090
+ENTRYPOINT ["/bin/prometheus", "--config.file=/etc/prometheus/prometheus.yml", \
+"--storage.tsdb.path=/prometheus"]
 """
 _ZOOKEEPER_CONF = """\
 tickTime=2000
@@ -365,7 +375,21 @@ def build_images(docker: Docker) -> dict[str, float]:
     return took
 
 
+def build_prometheus(docker: Docker) -> str | None:
+    """The image of a stand-in for prom/prometheus, of this machine's; None without one."""
+    program = shutil.which("prometheus")
+    if program is None:
+        return None
+    with tempfile.TemporaryDirectory(prefix="squall-image-") as name:
+        folder = Path(name)
+        shutil.copy(program, folder / "prometheus")
+        (folder / "Dockerfile").write_text(_PROMETHEUS_DOCKERFILE)
+        docker.run("build", "--network", "host", "-t", PROMETHEUS_IMAGE, folder)
+    return PROMETHEUS_IMAGE
+
+
 def remove_images(docker: Docker) -> None:
+    docker.run("image", "rm", PROMETHEUS_IMAGE, check=False)
     for image in (SQUALL_IMAGE, ZOOKEEPER_IMAGE, PYTHON_IMAGE, "squall-test-base"):
         docker.run("image", "rm", image, check=False)
 

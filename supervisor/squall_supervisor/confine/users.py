@@ -30,7 +30,8 @@ CHOICES = "supervisor.run.worker.as.user.choices"
 MIN_UID = "supervisor.run.worker.as.user.min.uid"
 ASKED = "topology.run.as.user"
 
-_NEEDED = (
+# The capabilities that it takes.
+NEEDED = (
     Capability.CHOWN, Capability.DAC_OVERRIDE, Capability.FOWNER, Capability.KILL,
     Capability.SETGID, Capability.SETUID, Capability.SYS_PTRACE,
 )  # fmt: skip
@@ -128,7 +129,7 @@ def check_possible(rules: UserRules, local_dir: Path, others: Iterable[Path]) ->
             hint=f"Run the supervisor as root, or without {ENABLED}.",
         )
     here = held()
-    missing = [one for one in _NEEDED if one not in here]
+    missing = [one for one in NEEDED if one not in here]
     if missing:
         names = ", ".join(f"CAP_{one.name}" for one in missing)
         raise ConfigError(

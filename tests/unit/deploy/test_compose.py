@@ -12,15 +12,23 @@ import pytest
 import yaml
 
 from squall_cli.main import SECTIONS
+from squall_cli.secure.enrolment import Folder
 from squall_common.config.load import default_conf, unknown_keys, validate_conf
+from squall_supervisor.confine import users
 
 COMPOSE = Path(__file__).resolve().parents[3] / "deploy" / "compose"
 ENTRYPOINT = COMPOSE / "entrypoint.py"
-SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((COMPOSE / "compose.yaml").read_text())[
-    "services"
-]
+COMPOSE_FILE: dict[str, Any] = yaml.safe_load((COMPOSE / "compose.yaml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE_FILE["services"]
 OTHERS = {"zookeeper", "prometheus", "grafana"}
 OURS = {name: one for name, one in SERVICES.items() if name not in OTHERS}
+DAEMONS = ("nimbus1", "nimbus2", "supervisor", "drpc", "ui")
+# Those that run as root, with the capabilities that they have.
+ROOT = {
+    "ca": [],
+    "supervisor": [one.name for one in users.NEEDED],  # to run workers as others
+    "prometheus-certificate": ["CHOWN"],  # to hand a key to a user of another image
+}
 
 
 def _load() -> ModuleType:
@@ -41,6 +49,64 @@ def test_ports_are_published_to_this_machine_only() -> None:
     assert all(port.startswith("127.0.0.1:") for port in published)
 
 
+def environment(name: str, conf: str = "", *, is_open: str = "") -> dict[str, str]:
+    """That of a service, as Compose fills it in."""
+    env = {**OURS[name]["environment"], "STORM_OPEN": is_open}
+    env["STORM_YAML"] = env["STORM_YAML"].replace("${SQUALL_CONF:-}", conf)
+    return env
+
+
+def test_one_setting_makes_the_cluster_an_open_one() -> None:
+    conf = entrypoint.rendered(environment("supervisor", is_open="yes"))
+    validate_conf(conf)
+    assert conf["storm.security.insecure"] is True
+    assert conf["supervisor.run.worker.as.user.default"] == "storm"
+    assert "nimbus.admins" not in conf
+    assert entrypoint.certified("nimbus", "n", [], environment("nimbus1", is_open="yes")) == {}
+    assert all(OURS[name]["environment"]["STORM_OPEN"] == "${STORM_OPEN:-}" for name in OURS)
+    with pytest.raises(entrypoint.EntrypointError, match="neither yes nor no"):
+        entrypoint.rendered(environment("supervisor", is_open="1"))
+
+
+def test_the_key_of_the_ca_is_in_one_container_without_a_network() -> None:
+    assert [name for name, one in SERVICES.items() if mounts(one).get("ca")] == ["ca"]
+    assert OURS["ca"]["network_mode"] == "none"
+    assert "ports" not in OURS["ca"]
+    assert not any("docker.sock" in volume for one in OURS.values() for volume in mounts(one))
+
+
+def mounts(service: dict[str, Any]) -> dict[str, str]:
+    """What is mounted, and where."""
+    return dict(one.split(":")[:2] for one in service.get("volumes", []))
+
+
+def test_each_container_gets_certificates_of_its_own_role_as_its_own_user() -> None:
+    given = {}
+    for word in OURS["ca"]["command"]:
+        if word.startswith("/enrol/"):
+            folder = Folder.parse(word)
+            given[f"enrol-{folder.path.name}"] = folder
+            assert mounts(OURS["ca"])[f"enrol-{folder.path.name}"] == str(folder.path)
+    for name, service in OURS.items():
+        if name == "ca":
+            continue
+        [volume] = [one for one in mounts(service) if one.startswith("enrol-")]
+        assert f"{volume}:/enrol:ro" in service["volumes"]
+        folder = given[volume]
+        assert folder.uid == (0 if name in ROOT else 1000)
+        daemon = entrypoint.daemon_of(service["command"])
+        roles = {"user"} if daemon is None else {daemon}
+        assert {str(role) for role in folder.roles} - {"logviewer"} == roles
+        assert service["environment"]["STORM_CA"] == "/enrol"
+
+
+def test_zookeeper_is_out_of_reach_of_all_but_daemons_that_need_it() -> None:
+    assert SERVICES["zookeeper"]["networks"] == ["state"]
+    inside = {name for name, one in SERVICES.items() if "state" in one.get("networks", ())}
+    assert inside == {"zookeeper", "nimbus1", "nimbus2", "supervisor"}
+    assert COMPOSE_FILE["networks"]["state"] == {"internal": True}
+
+
 @pytest.mark.parametrize("name", OURS)
 def test_a_service_has_no_more_rights_than_it_needs(name: str) -> None:
     service = OURS[name]
@@ -48,19 +114,22 @@ def test_a_service_has_no_more_rights_than_it_needs(name: str) -> None:
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert service["init"] is True
     assert "privileged" not in service
-    assert "user" not in service  # the image's: 1000
+    # Else the image's: 1000.
+    assert service.get("user") == ("0:0" if name in ROOT else None)
+    assert sorted(service.get("cap_add", [])) == sorted(ROOT.get(name, []))
 
 
-@pytest.mark.parametrize("name", [name for name in OURS if name != "wordcount"])
+@pytest.mark.parametrize("name", DAEMONS)
 def test_a_service_runs_a_daemon_with_a_valid_configuration(name: str) -> None:
     service = OURS[name]
     assert service["command"][1] in SECTIONS["Daemons"]
     assert service["restart"] == "unless-stopped"
-    env = {**service["environment"]}
-    env["STORM_YAML"] = env["STORM_YAML"].replace("${SQUALL_CONF:-}", "topology.workers: 2")
-    conf = entrypoint.rendered(env)
-    validate_conf(conf)
+    conf = entrypoint.rendered(environment(name, "topology.workers: 2"))
+    validate_conf(conf, secured=True)
     assert unknown_keys(conf) == {}
+    assert conf["supervisor.run.worker.as.user"] is True
+    assert conf["nimbus.admins"] == ["storm"]
+    assert "storm.security.insecure" not in conf
     assert conf["topology.workers"] == 2
     for seed in conf["nimbus.seeds"]:
         host, _, port = seed.partition(":")
@@ -127,3 +196,13 @@ def test_the_image_is_built_from_every_package() -> None:
     packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
     copied = (root / ".dockerignore").read_text().split()
     assert {f"!{package.partition('/')[0]}" for package in packages} <= set(copied)
+
+
+def test_users_of_the_cluster_become_users_of_the_machine(tmp_path: Path) -> None:
+    source, passwd = tmp_path / "accounts", tmp_path / "passwd"
+    passwd.write_text("root:x:0:0::/root:/bin/sh\nbob:x:20001:20001::/:/bin/sh\n")
+    source.write_text("alice 20000\nbob 20001\nroot 0\nmallory 0\n::: 20002\n")
+    for _ in range(2):
+        entrypoint.add_accounts(source, passwd)
+    added = passwd.read_text().splitlines()[2:]
+    assert added == ["alice:x:20000:20000::/nonexistent:/usr/sbin/nologin"]

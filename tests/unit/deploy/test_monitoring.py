@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 from collections.abc import Iterator
@@ -31,6 +32,17 @@ def names_of_daemons() -> set[str]:
         "drpc/squall_drpc/server/daemon.py",
     )
     return {name for one in modules for name in _DECLARED.findall((ROOT / one).read_text())}
+
+
+def entrypoint() -> Any:
+    """The entrypoint of the containers."""
+    path = ROOT / "deploy" / "compose" / "entrypoint.py"
+    spec = importlib.util.spec_from_file_location("squall_entrypoint", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def known(name: str) -> bool:
@@ -66,9 +78,9 @@ def test_each_rule_says_what_is_wrong_and_how_bad_it_is() -> None:
 
 
 def test_prometheus_asks_the_ports_that_the_daemons_of_the_compose_file_serve() -> None:
-    jobs = yaml.safe_load((MONITORING / "prometheus.yaml").read_text())["scrape_configs"]
+    jobs = yaml.safe_load((MONITORING / "prometheus-open.yaml").read_text())["scrape_configs"]
     by_name = {job["job_name"]: job for job in jobs}
-    conf = yaml.safe_load(COMPOSE["x-squall"]["environment"]["STORM_YAML"].partition("${")[0])
+    conf = entrypoint().rendered({"STORM_OPEN": "yes"})
     nimbus = by_name["nimbus"]["static_configs"][0]["targets"]
     assert nimbus == [f"nimbus{n}:{conf['nimbus.metrics.port']}" for n in (1, 2)]
     supervisor = by_name["supervisor"]["dns_sd_configs"][0]
@@ -77,10 +89,29 @@ def test_prometheus_asks_the_ports_that_the_daemons_of_the_compose_file_serve() 
     assert by_name["drpc"]["static_configs"][0]["targets"] == ["drpc:3774"]
 
 
+def test_prometheus_proves_who_it_is_in_a_secured_cluster() -> None:
+    """By the files that a container leaves to it, and checks whom it asks."""
+    jobs = yaml.safe_load((MONITORING / "prometheus.yaml").read_text())["scrape_configs"]
+    assert {job["job_name"] for job in jobs} == {"drpc", "ui", "logviewer"}
+    left = {f"/etc/prometheus/security/{name}.pem" for name in ("ca", "certificate", "key")}
+    for job in jobs:
+        tls = job["tls_config"]
+        assert job["scheme"] == "https"
+        assert {tls["ca_file"], tls["cert_file"], tls["key_file"]} == left
+        assert "insecure_skip_verify" not in tls
+    leaving = COMPOSE["services"]["prometheus-certificate"]["environment"]
+    mounts = [one.split(":") for one in COMPOSE["services"]["prometheus"]["volumes"]]
+    assert ["prometheus-security", "/etc/prometheus/security", "ro"] in mounts
+    assert leaving["STORM_CERTIFICATE_DIR"] == "/security"
+    names = COMPOSE["services"]["supervisor"]["environment"]["STORM_CERTIFICATE_HOSTS"]
+    assert {job["tls_config"].get("server_name", names) for job in jobs} == {names}
+
+
 @pytest.mark.parametrize("service", ["prometheus", "grafana"])
 def test_the_monitoring_profile_mounts_files_that_are_there(service: str) -> None:
     one = COMPOSE["services"][service]
     assert one["profiles"] == ["monitoring"]
     for volume in one["volumes"]:
-        source = volume.partition(":")[0]
-        assert source in COMPOSE["volumes"] or (ROOT / "deploy" / "compose" / source).is_file()
+        for chosen in ("", "-open"):  # in a secured cluster, and in an open one
+            source = volume.replace("${STORM_OPEN:+-open}", chosen).partition(":")[0]
+            assert source in COMPOSE["volumes"] or (ROOT / "deploy" / "compose" / source).is_file()

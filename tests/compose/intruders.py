@@ -1,0 +1,170 @@
+"""Strangers and tenants in the network of the cluster in containers: each tries what
+`intruder/attacks.py` knows, and gets nothing."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from tests.support.compose_cluster import ComposeCluster
+from tests.support.devcluster import ROOT, wait_for
+
+ATTACKS = ROOT / "tests" / "compose" / "intruder"
+# A word that the victim's logs, configuration and code hold, and what is the administrator's alone.
+SECRETS = ["ledger", "LedgerSink"]
+
+
+def check_intruders(cluster: ComposeCluster) -> None:
+    """The victim is the topology `ledger` of the administrator, in several workers."""
+    plan = _plan(cluster)
+    before = cluster.workers()
+    cluster.start_clients("eve")
+    token = cluster.compose("run", "--rm", "-T", "token", "eve").strip()
+    as_admin = {**plan, "token": token, "as": "storm", "may": [], "http": [], "zeromq": []}
+    # At once: servers keep a stranger waiting until its time is over.
+    with ThreadPoolExecutor() as threads:
+        from_worker = threads.submit(_from_worker, cluster, {**plan, "plain": []})
+        stranger = threads.submit(_from_outside, cluster, plan)
+        tenant = threads.submit(_from_outside, cluster, {**plan, "token": token})
+        acting = threads.submit(_from_outside, cluster, as_admin)
+        _check_plan(cluster, plan)
+        _check(stranger.result(), "a stranger")
+        _check(tenant.result(), "a tenant")
+        _check(acting.result(), "a tenant as the administrator")
+        _check(from_worker.result(), "a tenant in a worker")
+    assert cluster.workers() == before
+    assert "ACTIVE" in cluster.storm("list")
+
+
+def _plan(cluster: ComposeCluster) -> dict[str, Any]:
+    """Every port of the cluster, and what to do with it."""
+    listed = json.loads(cluster.storm("list", "--json"))
+    [victim] = [one["id"] for one in listed if one["name"] == "ledger"]
+    hosts = [cluster.inspect(one, "{{.Config.Hostname}}") for one in cluster.workers()]
+    kill: list[Any] = ["killTopologyWithOpts", "ledger", {"struct": "KillOptions", "wait_secs": 0}]
+    nimbus = [
+        ["getClusterInfo"],
+        ["getTopologySummaries"],
+        ["getTopologyInfo", victim],
+        ["getTopologyConf", victim],
+        ["getUserTopology", victim],
+        ["getTopologyPageInfo", victim, ":all-time", False],
+        ["getSupervisorPageInfo", None, hosts[0], False],
+        ["getOwnerResourceSummaries", "storm"],
+        ["getNimbusConf"],
+        ["listTokens", "storm"],
+        ["createToken", "storm", 3600, "", None, None],
+        ["revokeTokens", "storm"],
+        ["getTopologyKey", victim, "x"],
+        ["getTopologyCredentials", victim, "x"],
+        ["getWorkerTokens", hosts[0], [victim]],
+        ["beginBlobDownload", f"{victim}-stormcode.ser"],
+        ["beginBlobDownload", f"{victim}-stormconf.ser"],
+        ["getBlobMeta", f"{victim}-stormjar.jar"],
+        ["deleteBlob", f"{victim}-stormjar.jar"],
+        ["deactivate", "ledger"],
+        ["rebalance", "ledger", {"struct": "RebalanceOptions", "wait_secs": 0}],
+        kill,
+    ]
+    supervisor = [
+        ["getLocalAssignmentForStorm", victim],
+        ["sendSupervisorAssignments", {"struct": "SupervisorAssignments"}],
+    ]
+    return {
+        "ca": cluster.ca(),
+        "secrets": SECRETS,
+        "victim": victim,
+        "may": [
+            "getClusterInfo", "getTopologySummaries", "getOwnerResourceSummaries",
+            "getSupervisorPageInfo", "getNimbusConf", "listTokens",
+        ],
+        "thrift": [
+            ["nimbus1", 6627, "Nimbus", nimbus],
+            ["nimbus2", 6637, "Nimbus", nimbus],
+            ["drpc", 3772, "DistributedRPC", [["execute", "reach", "x"]]],
+            ["drpc", 3773, "DistributedRPCInvocations", [["fetchRequest", "reach"]]],
+            *([host, 6628, "Supervisor", supervisor] for host in hosts),
+        ],
+        "http": [
+            ["ui", 8080, "GET", "/api/v1/topology/summary"],
+            ["ui", 8080, "GET", f"/api/v1/topology/{victim}"],
+            ["ui", 8080, "GET", f"/api/v1/topology/{victim}/visualization"],
+            ["ui", 8080, "POST", f"/api/v1/topology/{victim}/kill/0"],
+            ["ui", 8080, "POST", f"/api/v1/topology/{victim}/deactivate"],
+            ["drpc", 3774, "GET", "/drpc/reach/x"],
+            *(
+                [host, 8000, "GET", path]
+                for host in hosts
+                for path in (
+                    f"/log?file={victim}/6700/worker.log",
+                    f"/api/v1/log?file={victim}%2F6700%2Fworker.log",
+                    f"/download?file={victim}/6700/worker.log",
+                    "/api/v1/listLogs",
+                    "/daemonlog?file=supervisor.log",
+                )
+            ),
+        ],
+        "zeromq": [[host, port] for host in hosts for port in (6700, 6701)],
+        # ZooKeeper is not in this network.
+        "plain": [["zookeeper", 2181]],
+    }  # fmt: skip
+
+
+def _check_plan(cluster: ComposeCluster, plan: dict[str, Any]) -> None:
+    """The same calls succeed for the administrator, from the same place: what is refused to others
+    is not refused for another reason."""
+    token = cluster.compose("run", "--rm", "-T", "token", "storm").strip()
+    reads = ("getTopologyInfo", "getTopologyConf", "getBlobMeta", "beginBlobDownload")
+    nimbus = [call for call in plan["thrift"][0][3] if call[0] in reads]
+    asked = {
+        **plan,
+        "token": token,
+        "thrift": [["nimbus1", 6627, "Nimbus", nimbus]],
+        "http": [one for one in plan["http"] if one[0] == "ui" and one[2] == "GET"],
+        "zeromq": [],
+        "plain": [],
+    }
+    outcomes = _from_outside(cluster, asked)
+    got = {what for what, said in outcomes.items() if said.startswith("GOT")}
+    assert {what.split()[1] for what in got} == {*reads, "GET"}, outcomes
+
+
+def _from_outside(cluster: ComposeCluster, plan: dict[str, Any]) -> dict[str, str]:
+    """In a container of its own in the cluster's network, which shares nothing with others."""
+    # The script and its plan in one stream: nothing has to be mounted.
+    program = (ATTACKS / "attacks.py").read_text().replace("json.load(sys.stdin)", repr(plan))
+    said = cluster.docker.run(
+        "run", "--rm", "--interactive", "--network", cluster.network(),
+        "--entrypoint", "/opt/squall/bin/python", cluster.docker.env["SQUALL_IMAGE"], "-",
+        text=program,
+    )  # fmt: skip
+    found: dict[str, str] = json.loads(said)
+    return found
+
+
+def _from_worker(cluster: ComposeCluster, plan: dict[str, Any]) -> dict[str, str]:
+    """As code of eve's topology, in a worker beside those of the victim."""
+    docker, client = cluster.docker, cluster.clients["eve"]
+    docker.run("cp", ATTACKS, f"{client}:/tmp/intruder")
+    cluster.storm("jar", "/tmp/intruder", "intruder_topology.py", json.dumps(plan), user="eve")
+    [mine] = json.loads(cluster.storm("list", "--json", user="eve"))
+    assert (mine["name"], mine["owner"]) == ("intruder", "eve")
+
+    def outcomes() -> str | None:
+        for one in cluster.containers("supervisor"):
+            if found := docker.run("exec", one, "cat", "/tmp/outcomes.json", check=False):
+                return found
+        return None
+
+    said: dict[str, str] = json.loads(wait_for("the intruder's outcomes", outcomes, 180, 1))
+    assert int(said.pop("uid")) >= 20_000
+    cluster.storm("kill", "intruder", "-w", "0", "--wait", user="eve")
+    return said
+
+
+def _check(outcomes: dict[str, str], who: str) -> None:
+    got = {what: said for what, said in outcomes.items() if not said.startswith("refused")}
+    assert got == {}, f"{who} got: {json.dumps(got, indent=1)}"
+    print(f"{who}: {len(outcomes)} attacks, nothing got", flush=True)
+    assert len(outcomes) > 20
