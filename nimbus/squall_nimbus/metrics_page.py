@@ -44,12 +44,20 @@ def show_nimbus(metrics: DaemonMetrics, nimbus: Nimbus) -> None:
 def metrics_server(metrics: DaemonMetrics, nimbus: Nimbus, port: int) -> WebServer:
     """A listener with the page, not started."""
     options = nimbus.options
+    proofs: dict[str, Any] = {}
+    if nimbus.authenticator is not None:
+        # Imported only where a cluster is secured.
+        from squall_common.authentication.programs import ProgramPeers
+
+        peers = ProgramPeers(nimbus.authenticator, nimbus.authenticator.ended)
+        proofs = {"authorizer": nimbus.access, "authenticator": peers}
     return metrics.server(
         name="nimbus metrics",
         host=options.storm_bind_host,
         port=port,
         insecure=options.storm_security_insecure,
         hosts=known_hosts(options.storm_http_hosts, [options.storm_bind_host, nimbus.host]),
+        **proofs,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from squall_common.cluster.state import ClusterState
 from squall_common.config.load import local_dir, warn_of_ignored
-from squall_common.config.options.typed import SupervisorOptions
+from squall_common.config.options.typed import ClientOptions, SupervisorOptions
 from squall_common.daemon.logs import get_logger
 from squall_common.daemon.output.printing import print_if_possible
 from squall_common.daemon.run import run_daemon, set_up_daemon_log, stop_signals, watch_loop
@@ -72,6 +72,7 @@ async def _supervise(conf: Mapping[str, Any]) -> int:
     if secured is not None:
         trust = {"trusted": trusted, "revoked": secured.serials}
     metrics_port, metrics, web, reporters = options.supervisor_metrics_port, None, None, None
+    readers = None
     try:
         if metrics_port is None and not _has_reporters(options):
             supervisor = await build_supervisor(conf, server=make_server, ca=ca, **trust)
@@ -89,7 +90,10 @@ async def _supervise(conf: Mapping[str, Any]) -> int:
             )
             show_supervisor(metrics, supervisor, supervisor.settings)
             if metrics_port is not None:
-                web = metrics_server(metrics, supervisor.settings, metrics_port)
+                if secured is not None:
+                    readers = secured.metrics_readers(ClientOptions.read(conf))
+                    readers.start()
+                web = metrics_server(metrics, supervisor.settings, metrics_port, readers)
                 await web.start()
             metrics.start()
         await supervisor.start()
@@ -132,6 +136,8 @@ async def _supervise(conf: Mapping[str, Any]) -> int:
         if web is not None:
             await web.stop()
         await supervisor.close()
+        if readers is not None:
+            await readers.close()
         if secured is not None:
             await secured.close()
         log.info("supervisor_stopped", status=status)

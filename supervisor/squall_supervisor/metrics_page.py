@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
@@ -15,6 +16,9 @@ from squall_supervisor.slots.table import State
 from squall_supervisor.supervisor import Supervisor
 from squall_supervisor.watch.samples import WorkerPlace, WorkerSamplesPage
 
+if TYPE_CHECKING:
+    from squall_supervisor.metrics_access import MetricsReaders
+
 
 def show_supervisor(
     metrics: DaemonMetrics, supervisor: Supervisor, settings: SupervisorSettings
@@ -26,14 +30,22 @@ def show_supervisor(
     )
 
 
-def metrics_server(metrics: DaemonMetrics, settings: SupervisorSettings, port: int) -> WebServer:
-    """A listener with the page, not started."""
+def metrics_server(
+    metrics: DaemonMetrics,
+    settings: SupervisorSettings,
+    port: int,
+    readers: MetricsReaders | None = None,
+) -> WebServer:
+    """A listener with the page, not started; `readers` says who may read it, in a secured
+    cluster."""
     return metrics.server(
         name="supervisor metrics",
         host=settings.thrift_host,
         port=port,
         insecure=settings.insecure,
         hosts=known_hosts(settings.http_hosts, [settings.thrift_host, settings.hostname]),
+        authorizer=None if readers is None else readers.access,
+        authenticator=None if readers is None else readers.peers,
     )
 
 

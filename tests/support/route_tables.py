@@ -43,6 +43,7 @@ def route_tables(folder: Path) -> dict[str, list[Route]]:
         ],
         "drpc": [*drpc.routes],
         "metrics": [DaemonMetrics("test").route()],
+        "metrics of nimbus, supervisor": [DaemonMetrics("test").route("readMetrics")],
     }
 
 

@@ -62,6 +62,7 @@ class ClusterAcl:
     users: Members = Members()  # nimbus.users, nimbus.groups; empty: every user
     supervisors: Members = Members()  # nimbus.supervisor.users
     logs: Members = Members()  # logs.users, logs.groups: of the daemons' logs
+    metrics: Members = Members()  # metrics.users, metrics.groups: of Nimbus' and supervisors' pages
     impersonation: Mapping[str, Impersonation] = field(default_factory=dict)
 
 

@@ -39,6 +39,7 @@ class Grant(enum.Enum):
     WRITER = "topology.users or topology.groups"
     READER = "topology.readonly.users or topology.readonly.groups"
     LOG_READER = "logs.users or logs.groups"
+    METRICS_READER = "metrics.users or metrics.groups"
     SUPERVISOR = "any supervisor"
     ITS_SUPERVISOR = "the supervisor of that node, or of a node of that topology"
     ITS_WORKER = "a worker of that topology, or on that node"
@@ -162,10 +163,12 @@ def _table() -> dict[str, Action]:
     add(("revokeToken",), Kind.TOKEN, frozenset({Grant.TOKEN_OWNER}), True)
     # What a daemon that authenticates users goes by. It has no other rights of its own: it calls as
     # the user who asks it.
-    add(("getTokenRegister",), Kind.CLUSTER, frozenset({Grant.DAEMON}), False)
+    add(("getTokenRegister",), Kind.CLUSTER, frozenset({Grant.DAEMON, Grant.SUPERVISOR}), False)
     add(("getLogAccess",), Kind.CLUSTER, frozenset({Grant.LOGVIEWER}), False)
     # Figures of a daemon, and the logs of daemons.
     add(("metrics",), Kind.CLUSTER, _MEMBERS, False)
+    # Those of Nimbus and supervisors, which name the topologies of all owners.
+    add(("readMetrics",), Kind.CLUSTER, frozenset({Grant.METRICS_READER}), False)
     add(("readDaemonLogs",), Kind.CLUSTER, frozenset({Grant.LOG_READER}), False)
     return {one.name: one for one in actions}
 

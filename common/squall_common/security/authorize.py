@@ -167,6 +167,7 @@ _RULES: dict[Grant, Callable[[Principal, Object, ClusterAcl], bool]] = {
     Grant.LOG_READER: lambda caller, thing, acls: (
         thing.acl.logs.has(caller) if isinstance(thing, Topology) else acls.logs.has(caller)
     ),
+    Grant.METRICS_READER: lambda caller, thing, acls: acls.metrics.has(caller),
     Grant.SUPERVISOR: lambda caller, thing, acls: _is_supervisor(caller, acls),
     Grant.ITS_SUPERVISOR: _its_supervisor,
     Grant.ITS_WORKER: _its_worker,

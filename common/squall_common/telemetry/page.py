@@ -25,8 +25,9 @@ from prometheus_client.registry import Collector
 
 from squall_common.cluster.store import ConnectionState, Store
 from squall_common.daemon.loop.loop_lag import LoopLag
-from squall_common.daemon.web import Route, WebServer
+from squall_common.daemon.web import Route, WebAuthenticator, WebServer
 from squall_common.telemetry.samples import LATENCY_BOUNDS
+from squall_thrift.serving.authorization import Authorizer
 
 _KEPT_SECS = 1.0
 
@@ -136,22 +137,31 @@ class DaemonMetrics:
         for before in self._before:
             await before()
 
-    def route(self) -> Route:
-        """`GET /metrics`."""
+    def route(self, permission: str = "metrics") -> Route:
+        """`GET /metrics`, for those who have a permission."""
 
         async def show(_: web.Request) -> web.Response:
             return web.Response(
                 body=await self.text(), headers={"Content-Type": CONTENT_TYPE_LATEST}
             )
 
-        return Route("GET", "/metrics", show, permission="metrics")
+        return Route("GET", "/metrics", show, permission=permission)
 
     def server(
-        self, *, name: str, host: str, port: int, insecure: bool, hosts: Collection[str]
+        self,
+        *,
+        name: str,
+        host: str,
+        port: int,
+        insecure: bool,
+        hosts: Collection[str],
+        authorizer: Authorizer | None = None,
+        authenticator: WebAuthenticator | None = None,
     ) -> WebServer:
-        """A listener with the page alone, not started."""
+        """A listener with the page alone, not started; in a secured cluster with both of the last
+        arguments: whoever reads it needs `readMetrics`."""
         return WebServer(
-            [self.route()],
+            [self.route("readMetrics")],
             name=name,
             host=host,
             port=port,
@@ -159,6 +169,8 @@ class DaemonMetrics:
             connections_max=64,
             insecure=insecure,
             hosts=hosts,
+            authorizer=authorizer,
+            authenticator=authenticator,
         )
 
 

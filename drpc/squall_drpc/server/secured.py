@@ -9,22 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ssl
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from aiohttp import web
-
-from squall_common.authentication import mechanisms
-from squall_common.authentication.authenticator import PeerAuthenticator, Proved
-from squall_common.authentication.credentials import ACT_FOR_HEADER
+from squall_common.authentication.authenticator import PeerAuthenticator
 from squall_common.authentication.files import Trusted
 from squall_common.authentication.followed import REFRESH_SECS, FollowedRevocations
 from squall_common.authentication.groups import Groups, groups_source
-from squall_common.authentication.http import bearer_of
+from squall_common.authentication.programs import ProgramPeers
 from squall_common.client.nimbus import NimbusClient
 from squall_common.config.options.typed import ClientOptions, DrpcOptions
 from squall_common.daemon.logs import get_logger
@@ -115,7 +110,7 @@ class SecuredDrpc:
             now=now,
             worker_ended=self.topologies.ended,
         )
-        self.web_peers = DrpcWebPeers(self.peers, self.revocations, self.ended)
+        self.web_peers = ProgramPeers(self.peers, self.ended, ready=self.revocations.ready)
         self.access = SecuredAccess(acls, audit, ended=self.ended, now=now)
         self._throttle = Throttle()
         self._tasks = BackgroundTasks(
@@ -171,41 +166,3 @@ class SecuredDrpc:
     async def _ask(self, method: str, *arguments: Any) -> Any:
         async with await NimbusClient.connect(self._client) as nimbus:
             return await nimbus.call(method, *arguments, timeout_secs=_CALL_SECS)
-
-
-class DrpcWebPeers:
-    """Implements `squall_common.daemon.web.WebAuthenticator`, for programs: a token in
-    `Authorization`, or the certificate that the connection has shown. There are no sessions."""
-
-    def __init__(
-        self,
-        peers: PeerAuthenticator,
-        revocations: FollowedRevocations,
-        ended: Callable[[Proved], str | None],
-    ) -> None:
-        self._peers = peers
-        self._revocations = revocations
-        self._ended = ended
-
-    @property
-    def context(self) -> ssl.SSLContext:
-        return self._peers.context
-
-    async def identify(
-        self, request: web.Request, certificate: bytes | None, peer: str
-    ) -> Proved | None:
-        token = bearer_of(request.headers)
-        if token is not None:
-            await self._revocations.ready()
-            response = mechanisms.bearer(token, None)
-            return await self._peers.accept(mechanisms.OAUTHBEARER, response, certificate, peer)
-        if certificate is None:
-            return None
-        response = mechanisms.external(request.headers.get(ACT_FOR_HEADER))
-        return await self._peers.accept(mechanisms.EXTERNAL, response, certificate, peer)
-
-    def ended(self, identity: Any) -> str | None:
-        return self._ended(identity)
-
-    def refused(self, peer: str, reason: str) -> None:
-        self._peers.refused(peer, reason)

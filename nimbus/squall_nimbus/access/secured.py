@@ -108,5 +108,6 @@ def cluster_acl(options: NimbusOptions) -> ClusterAcl:
         admins=Members.of(options.nimbus_admins, options.nimbus_admins_groups),
         users=Members.of(options.nimbus_users, options.nimbus_groups),
         supervisors=Members.of(options.nimbus_supervisor_users, ()),
+        metrics=Members.of(options.metrics_users, options.metrics_groups),
         impersonation=impersonation_of(options.nimbus_impersonation_acl),
     )

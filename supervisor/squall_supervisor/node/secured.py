@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from squall_common.authentication.latch import require_role
-from squall_common.config.options.typed import SupervisorOptions
+from squall_common.config.options.typed import ClientOptions, SupervisorOptions
 from squall_common.daemon.files import make_private_dirs
 from squall_common.daemon.logs import get_logger
 from squall_common.daemon.loop.background import BackgroundTasks
@@ -23,6 +23,7 @@ from squall_thrift.serving.throttle import Throttle
 
 if TYPE_CHECKING:
     from squall_common.authentication.files import RevokedFile, Trusted
+    from squall_supervisor.metrics_access import MetricsReaders
 
 log = get_logger(__name__)
 
@@ -78,7 +79,8 @@ class SecuredServer:
         revoked.open()
         logs = Path(options.storm_log_dir) if options.storm_log_dir else local / "logs"
         self._file = AuditFile(logs / "supervisor-audit.log")
-        audit = AuditLog(self._file, time.time)
+        audit = self._audit = AuditLog(self._file, time.time)
+        self._trusted, self._options = trusted, options
         authenticator = PeerAuthenticator(
             trusted,
             acls=ClusterAcl(),
@@ -105,6 +107,13 @@ class SecuredServer:
     def serials(self) -> frozenset[int]:
         """Of certificates that were revoked."""
         return self._revoked.serials()
+
+    def metrics_readers(self, client: ClientOptions) -> MetricsReaders:
+        """Who may read the page with the metrics; `client` says where Nimbus is. Raises
+        ConfigError, SquallError, OSError."""
+        from squall_supervisor.metrics_access import MetricsReaders
+
+        return MetricsReaders(self._trusted, self._options, client, self._audit)
 
     def start(self) -> None:
         """Begin to look for new revocations."""

@@ -107,6 +107,30 @@ def test_prometheus_proves_who_it_is_in_a_secured_cluster() -> None:
     assert {job["tls_config"].get("server_name", names) for job in jobs} == {names}
 
 
+def test_of_a_secured_cluster_the_same_daemons_are_read_over_tls_with_a_certificate() -> None:
+    def by_name(file: str) -> dict[str, Any]:
+        conf = yaml.safe_load((MONITORING / file).read_text())
+        assert conf["rule_files"] == ["/etc/prometheus/alerts.yaml"]
+        return {job["job_name"]: job for job in conf["scrape_configs"]}
+
+    def port(job: dict[str, Any]) -> int:
+        if "dns_sd_configs" in job:
+            return int(job["dns_sd_configs"][0]["port"])
+        (found,) = {int(one.rpartition(":")[2]) for one in job["static_configs"][0]["targets"]}
+        return found
+
+    plain, secured = by_name("prometheus.yaml"), by_name("prometheus-secured.yaml")
+    assert {name: port(job) for name, job in secured.items()} == {
+        name: port(job) for name, job in plain.items()
+    }
+    for job in secured.values():
+        # Names of Prometheus' own configuration.
+        assert job.keys() <= {"job_name", "scheme", "tls_config", "static_configs"}
+        assert job["scheme"] == "https"
+        tls = job["tls_config"]
+        assert tls.keys() == {"ca_file", "cert_file", "key_file", "min_version"}
+
+
 @pytest.mark.parametrize("service", ["prometheus", "grafana"])
 def test_the_monitoring_profile_mounts_files_that_are_there(service: str) -> None:
     one = COMPOSE["services"][service]

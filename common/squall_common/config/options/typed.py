@@ -43,6 +43,8 @@ class NimbusOptions(Options, frozen=True, kw_only=True):
     nimbus_groups: tuple[str, ...] | None = None
     logs_users: tuple[str, ...] = ()
     logs_groups: tuple[str, ...] = ()
+    metrics_users: tuple[str, ...] = ()
+    metrics_groups: tuple[str, ...] = ()
     nimbus_admins_groups: tuple[str, ...] | None = None
     nimbus_impersonation_acl: Mapping[str, Mapping[str, tuple[str, ...]]] | None = None
     nimbus_quotas: Mapping[str, Mapping[str, int]] | None = None
@@ -107,6 +109,11 @@ class SupervisorOptions(Options, frozen=True, kw_only=True):
     storm_security_key: str | None = None
     storm_security_revoked: str | None = None
     supervisor_workers_share_user: bool = False
+    metrics_users: tuple[str, ...] = ()
+    metrics_groups: tuple[str, ...] = ()
+    nimbus_admins_groups: tuple[str, ...] | None = None
+    storm_group_mapping_service: str = "org.apache.storm.security.auth.ShellBasedGroupsMapping"
+    storm_group_mapping_service_params: Mapping[str, Mapping[str, tuple[str, ...]]] | None = None
     storm_zookeeper_servers: tuple[str, ...] = ("localhost",)
     storm_zookeeper_port: int = 2181
     storm_zookeeper_root: str = "/storm"
@@ -114,6 +121,7 @@ class SupervisorOptions(Options, frozen=True, kw_only=True):
     storm_zookeeper_connection_timeout: int = 15000  # milliseconds
     storm_zookeeper_operation_timeout_ms: int = 10000  # milliseconds
     nimbus_thrift_max_buffer_size: int = 1048576  # bytes
+    nimbus_admins: tuple[str, ...] | None = None
     storm_id: str | None = None
     supervisor_slots_ports: tuple[int, ...] = (6700, 6701, 6702, 6703)
     storm_health_check_dir: str = "healthchecks"

@@ -90,6 +90,7 @@ ACLS = ClusterAcl(
     admins=Members(frozenset({"root"})),
     users=Members(frozenset({"alice", "bob", "carol", "dave", "frank"})),
     logs=Members(frozenset({"dave"})),
+    metrics=Members(frozenset({"dave"})),
 )
 ACL = TopologyAcl(
     "alice",

@@ -188,7 +188,7 @@ OPTIONS = (
         None,
         "Users who may do everything with every blob.",
         scope=DAEMON,
-        readers=NIMBUS | LOGVIEWER | DRPC,
+        readers=NIMBUS | SUPERVISOR | LOGVIEWER | DRPC,
     ),
     Option(
         "nimbus.supervisor.users",

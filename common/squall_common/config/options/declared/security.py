@@ -141,12 +141,32 @@ OPTIONS: tuple[Option, ...] = (
         secured=True,
     ),
     Option(
+        "metrics.users",
+        NAMES,
+        [],
+        "Users who may read the metrics pages of Nimbus and supervisors, besides administrators.",
+        scope=DAEMON,
+        readers=NIMBUS | SUPERVISOR,
+        storm=OURS,
+        secured=True,
+    ),
+    Option(
+        "metrics.groups",
+        NAMES,
+        [],
+        "Groups whose users may do what metrics.users may.",
+        scope=DAEMON,
+        readers=NIMBUS | SUPERVISOR,
+        storm=OURS,
+        secured=True,
+    ),
+    Option(
         "nimbus.admins.groups",
         NAMES,
         None,
         "Groups whose users are administrators, as nimbus.admins are.",
         scope=DAEMON,
-        readers=NIMBUS | LOGVIEWER | DRPC,
+        readers=NIMBUS | SUPERVISOR | LOGVIEWER | DRPC,
         secured=True,
     ),
     Option(
@@ -178,7 +198,7 @@ OPTIONS: tuple[Option, ...] = (
         "Where the groups of a user come from: the operating system of Nimbus (no shell is "
         "started), or storm.group.mapping.service.params.",
         scope=DAEMON,
-        readers=NIMBUS | LOGVIEWER | DRPC,
+        readers=NIMBUS | SUPERVISOR | LOGVIEWER | DRPC,
         secured=True,
     ),
     Option(
@@ -187,7 +207,7 @@ OPTIONS: tuple[Option, ...] = (
         None,
         "For FixedGroupsMapping: `storm.fixed.group.mapping`, a map from user to groups.",
         scope=DAEMON,
-        readers=NIMBUS | LOGVIEWER | DRPC,
+        readers=NIMBUS | SUPERVISOR | LOGVIEWER | DRPC,
         secured=True,
     ),
     Option(
