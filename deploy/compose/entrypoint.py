@@ -86,10 +86,9 @@ def rendered(env: Mapping[str, str]) -> dict[str, Any]:
     if _yes(env, "STORM_OPEN"):
         conf[f"{SECURITY}.insecure"] = True
         conf["supervisor.run.worker.as.user.default"] = USER
-        # Their pages ask no one for a proof.
-        conf["nimbus.metrics.port"], conf["supervisor.metrics.port"] = 9627, 9628
     elif ca_folder(env) is not None:
         conf["nimbus.admins"] = _words(env.get("STORM_ADMINS") or USER)
+        conf["metrics.users"] = ["prometheus"]  # the user of the profile monitoring
         if env.get("STORM_FUNCTIONS"):
             conf["drpc.authorizer.acl.filename"] = env["STORM_FUNCTIONS"]
     conf.update(_yaml_map(env.get("STORM_YAML", ""), "STORM_YAML"))

@@ -104,6 +104,8 @@ def _plan(cluster: ComposeCluster) -> dict[str, Any]:
                     "/daemonlog?file=supervisor.log",
                 )
             ),
+            *([host, 9627, "GET", "/metrics"] for host in ("nimbus1", "nimbus2")),
+            *([host, 9628, "GET", "/metrics"] for host in hosts),
         ],
         "zeromq": [[host, port] for host in hosts for port in (6700, 6701)],
         # ZooKeeper is not in this network.

@@ -120,7 +120,8 @@ def check_monitoring(cluster: ComposeCluster) -> None:
         found = ask("targets")
         targets = [] if found is None else found["activeTargets"]
         jobs = Counter(one["labels"]["job"] for one in targets if one["health"] == "up")
-        return dict(jobs) if jobs == {"drpc": 1, "ui": 1, "logviewer": 3} else None
+        wanted = {"nimbus": 2, "supervisor": 3, "drpc": 1, "ui": 1, "logviewer": 3}
+        return dict(jobs) if jobs == wanted else None
 
     wait_for("all targets", read, 120, 1)
     rules = [rule for group in ask("rules")["groups"] for rule in group["rules"]]

@@ -39,9 +39,10 @@ def test_promtool_accepts_the_configuration(name: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_prometheus_reads_every_daemon_of_the_cluster_in_compose() -> None:
+@pytest.mark.parametrize("name", ["prometheus.yaml", "prometheus-open.yaml"])
+def test_prometheus_reads_every_daemon_of_the_cluster_in_compose(name: str) -> None:
     """Each at a service of that name, on the port on which it has its page."""
-    scrapes = yaml.safe_load((MONITORING / "prometheus-open.yaml").read_text())["scrape_configs"]
+    scrapes = yaml.safe_load((MONITORING / name).read_text())["scrape_configs"]
     compose = yaml.safe_load((MONITORING.parent / "compose" / "compose.yaml").read_text())
     found = {}
     for one in scrapes:
@@ -53,7 +54,9 @@ def test_prometheus_reads_every_daemon_of_the_cluster_in_compose() -> None:
         ]
         found[one["job_name"]] = [*static, *by_name]
     defaults = default_conf()
-    nimbus, supervisor = 9627, 9628  # as the entrypoint has them
+    conf = compose["x-image"]["environment"]["STORM_YAML"].replace("${SQUALL_CONF:-}", "")
+    keys = yaml.safe_load(conf)
+    nimbus, supervisor = keys["nimbus.metrics.port"], keys["supervisor.metrics.port"]
     assert found == {
         "nimbus": [f"nimbus1:{nimbus}", f"nimbus2:{nimbus}"],
         "supervisor": [f"supervisor:{supervisor}"],
