@@ -137,10 +137,8 @@ def machine(tmp_path: Path, own_zookeeper: DevZooKeeper) -> Iterator[Machine]:  
     machine = Machine(tmp_path, own_zookeeper)
     try:
         yield machine
-    except BaseException:
-        print(machine.logs())
-        raise
     finally:
+        print(machine.logs())  # shown when the test has failed
         machine.kill(*list(machine.running))
         left = processes_of(tmp_path / "s1")
         for pid in left:

@@ -53,7 +53,7 @@ from squall_common.security.jws import SignatureError
 from squall_common.security.records import Bundle, Manifest, RecordError, TopologyRecord
 from squall_common.security.registrations import Registration
 from squall_common.security.signing import SigningKey, Use
-from squall_common.security.takeover import Takeover
+from squall_common.security.takeover import Taken, Takeover
 from squall_common.security.topology_states import (
     Catalog,
     TopologyState,
@@ -71,6 +71,8 @@ log = get_logger(__name__)
 _ATTEMPTS = 8
 _FOLLOW_SECS = 10.0
 _RETRY_SECS = 1.0
+# A takeover waits so long for the supervisors whose workers are to run on.
+NODES_SECS = 300.0
 # A larger value is taken apart in a thread.
 _ON_LOOP_BYTES_MAX = 16_000
 _SIGNED_PARENTS = (paths.SECURITY, paths.SIGNED_STATES, paths.MANIFESTS)
@@ -106,6 +108,7 @@ class SignedStore(StoreProxy):
         self._wrong: set[str] = set()  # signed nodes that are not what the ledger has
         self._unknown: RecordError | None = None  # why the only catalog there is does not count
         self._takeover: Takeover | None = None  # what is to be taken over from an open cluster
+        self._pending_since: float | None = None  # monotonic: since when it could be
         self._is_foreign = False  # whether topologies of an open cluster are all there is
         self._mirrors = Mirrors(inner, lambda: ledger.catalog.topologies)
         self._due: dict[str, dict[str, str]] = {}  # topology -> hashes that its record lacks
@@ -425,6 +428,22 @@ class SignedStore(StoreProxy):
         except StoreError as error:  # what is signed is written: the call has succeeded
             log.warning("workers_of_the_open_cluster_not_informed", error=error)
 
+    async def _wait_for_nodes(self, there: Mapping[str, Taken]) -> None:
+        """Raise SquallError while a node that runs something has not registered with its
+        certificate: its work would be moved at once, as that of a lost node. Not forever: it may
+        be lost."""
+        if self._pending_since is None:
+            self._pending_since = self._clock.monotonic()
+        nodes = {node for name, one in there.items() for node in slots_of(name, one.assignment)}
+        missing = [node for node in sorted(nodes) if not await self._is_registered(node)]
+        waited = self._clock.monotonic() - self._pending_since
+        if missing and waited < NODES_SECS:
+            raise SquallError(
+                f"the takeover waits for supervisors to start with their certificates: "
+                f"{', '.join(missing)}",
+                hint=f"After {NODES_SECS:.0f} s their work is moved to other nodes.",
+            )
+
     async def _take_over(self, guards: Sequence[Op]) -> None:
         """Sign what was confirmed of a cluster that was open. The caller holds the lock. Raises
         SquallError if it is not what is there, and the store's errors."""
@@ -433,7 +452,9 @@ class SignedStore(StoreProxy):
             return
         now, key = self._clock.time(), self._keys.key(Use.RECORD)
         change = Change()
-        for name, taken in sorted((await still_there(self._takeover, self.inner)).items()):
+        there = await still_there(self._takeover, self.inner)
+        await self._wait_for_nodes(there)
+        for name, taken in sorted(there.items()):
             hashes = self.hashes_of(name)
             check_hashes(self._takeover, name, hashes)
             number = self.ledger.next_number(now)

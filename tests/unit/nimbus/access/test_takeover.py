@@ -27,6 +27,7 @@ from squall_common.daemon.clock import ManualClock
 from squall_common.errors import SquallError
 from squall_common.security.takeover import TAKEOVER_SECS, Taken, Takeover
 from squall_common.topology.model import WorkerSlot
+from squall_nimbus.access.signed_store import NODES_SECS
 
 WORDS, LINES = "words-1-1700000000", "lines-2-1700000000"
 BASE = codec.encode_storm_base(base("words", owner="anonymous"))
@@ -59,6 +60,15 @@ class OpenCluster:
         await self.stranger.put(paths.assignment(WORDS), PLACE)
         if confirmed:
             await self.confirm(self.takeover)
+        await self.register()
+
+    async def register(self) -> None:
+        """The supervisor has started with its certificate."""
+        store = self.stranger.store
+        _, state = await signed_supervisor(
+            self.certificates, "node-1", self.folder / "register", store, self.clock
+        )
+        await state.register_supervisor("node-1", info("node-1"))
 
     async def confirm(self, takeover: Takeover) -> None:
         authority = self.certificates.authority.load()
@@ -106,16 +116,43 @@ async def test_supervisors_go_on_with_their_slots(
 ) -> None:
     """Before the takeover they do nothing at all."""
     await cluster.begin()
-    work, state = await signed_supervisor(
+    work, _ = await signed_supervisor(
         certificates, "node-1", tmp_path / "s", cluster.stranger.store, cluster.clock
     )
-    await state.register_supervisor("node-1", info("node-1"))
     leader = await cluster.nimbus("n1")
     await leader.lead()
     data, _ = await cluster.stranger.store.get(paths.manifest("node-1"))
     assert await work.take(data)
     [(port, one)] = work.desired([6700, 6701], {}).ports.items()
     assert (port, one.topology_id, one.owner) == (6700, WORDS, "alice")
+
+
+async def test_it_waits_for_the_supervisors_whose_workers_run(cluster: OpenCluster) -> None:
+    """Else their work would be moved. One that does not come is lost."""
+    await cluster.begin()
+    await cluster.stranger.delete(paths.supervisor("node-1"))
+    leader = await cluster.nimbus("n1")
+    for _ in range(2):
+        with pytest.raises(SquallError, match=r"waits for supervisors .*: node-1"):
+            await leader.lead()
+    await cluster.stranger.put(paths.supervisor("node-1"), b"of the open cluster")
+    with pytest.raises(SquallError, match=r"waits for supervisors .*: node-1"):
+        await leader.lead()
+    await cluster.stranger.delete(paths.supervisor("node-1"))
+    await cluster.register()
+    await leader.lead()
+    await check_taken(leader)
+
+
+async def test_it_does_not_wait_forever(cluster: OpenCluster) -> None:
+    await cluster.begin()
+    await cluster.stranger.delete(paths.supervisor("node-1"))
+    leader = await cluster.nimbus("n1")
+    with pytest.raises(SquallError, match="waits for supervisors"):
+        await leader.lead()
+    cluster.clock.advance(NODES_SECS)
+    await leader.lead()
+    await check_taken(leader)
 
 
 class Dies(SignedNimbus):
