@@ -51,6 +51,7 @@ from squall_nimbus.views.worker_metrics import WorkerMetrics
 if TYPE_CHECKING:
     from squall_common.authentication.files import Trusted
     from squall_common.security.worker_tokens import WorkerToken
+    from squall_nimbus.access.signed_store import SignedStore
 
 log = get_logger(__name__)
 
@@ -223,7 +224,7 @@ def build_nimbus(
             state,
             fence=leader_elector.require,
             clock=clock,
-            worker_ended=functools.partial(_worker_ended, monitor, leader_elector),
+            worker_ended=functools.partial(_worker_ended, signing.store, leader_elector),
         )
         signing.store.hashes_of = functools.partial(content_hashes, blobs, topology_store)
         signing.store.changed = wake.set
@@ -294,14 +295,14 @@ def _conf_of(topology_store: TopologyStore, topology_id: str) -> Mapping[str, An
 
 
 def _worker_ended(
-    monitor: Monitor, leader_elector: LeaderElector, token: WorkerToken
+    signed: SignedStore, leader_elector: LeaderElector, token: WorkerToken
 ) -> str | None:
-    """Why a worker's token counts no longer: the leader knows which slots it has assigned, and by
-    another Nimbus a worker only asks who leads."""
-    slot = WorkerSlot(token.node, token.port)
-    if not leader_elector.leading or monitor.is_on(token.topology_id, slot):
+    """Why a worker's token counts no longer: the leader goes by what it has signed, and by another
+    Nimbus a worker only asks who leads."""
+    name, node, port = token.topology_id, token.node, token.port
+    if not leader_elector.leading or signed.is_on(name, node, port):
         return None
-    return f"{token.topology_id} is not on {slot}"
+    return f"{name} is not on {WorkerSlot(node, port)}"
 
 
 def _note_crash(crashed: asyncio.Future[BaseException], task: str, error: BaseException) -> None:

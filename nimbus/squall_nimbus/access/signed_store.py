@@ -174,6 +174,23 @@ class SignedStore(StoreProxy):
             raise CorruptStateError(paths.signed_state(topology_id), "no signed state is known")
         return kept
 
+    async def work(self, topology_id: str) -> KeptState | None:
+        """The signed state of a topology: where it runs, and whose it is; None if it does not
+        exist, or is not known. Raises StoreError."""
+        try:
+            return await self._kept(topology_id, None)
+        except (NoNodeError, CorruptStateError):
+            return None
+
+    def is_on(self, topology_id: str, node: str, port: int) -> bool:
+        """Whether a topology has a slot, by what was signed last as far as is known here."""
+        kept = self.ledger.states.get(topology_id)
+        return (
+            kept is not None
+            and topology_id in self.ledger.catalog.topologies
+            and port in kept.slots.get(node, {})
+        )
+
     def _registration(self, node: str, value: bytes) -> bytes:
         """A supervisor's own words; no bytes at all, which cannot be decoded, if they are not."""
         try:

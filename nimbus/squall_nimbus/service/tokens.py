@@ -9,7 +9,6 @@ from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
 from squall_common.security.access import caller_of
 from squall_common.security.acl import Node, OwnToken
-from squall_nimbus.blobs.store import BlobNotFoundError
 from squall_nimbus.service.base import Calls, needed, operation, refused
 from squall_nimbus.topologies.lifecycle_shell import TopologyNotAliveError
 from squall_thrift import storm
@@ -115,20 +114,22 @@ class TokenCalls(Calls):
     async def getWorkerTokens(
         self, call: Call, node: str | None, topologyIds: Sequence[str] | None
     ) -> dict[int, str]:
-        """A token for each slot of the node on which this Nimbus, which leads, has put one of the
-        topologies. Whose a topology is stands in its configuration on this Nimbus' own disk."""
+        """A token for each slot of the node that one of the topologies has. Which slots it has, and
+        whose it is, stands in its signed state: what this Nimbus remembers of an earlier term, or
+        finds in a topology's configuration, does not count."""
         tokens, name = self._tokens, needed(node, "node")
+        signed = self.nimbus.signed
+        assert signed is not None  # there are tokens
         await self.nimbus.leader_elector.require()
         found: dict[int, str] = {}
         for topology_id in needed(topologyIds, "topologyIds")[:_TOPOLOGIES_MAX]:
-            slots = [one for one in self.nimbus.monitor.slots(topology_id) if one.node == name]
-            if not slots:
+            kept = await signed.work(topology_id)
+            if kept is None:
                 continue
             try:
-                owner = self.nimbus.topology_store.get(topology_id).options.topology_submitter_user
-                for slot in slots:
-                    found[slot.port] = tokens.of_worker(topology_id, owner or "", name, slot.port)
-            except (BlobNotFoundError, SquallError) as error:
+                for port in kept.slots.get(name, {}):
+                    found[port] = tokens.of_worker(topology_id, kept.record.owner, name, port)
+            except SquallError as error:
                 if (left_out := _throttle.left_out(topology_id)) is not None:
                     log.warning(
                         "worker_has_no_token",

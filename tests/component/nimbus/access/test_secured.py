@@ -8,9 +8,11 @@ import struct
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.support.nimbus_service import eventually, package, topology
 from tests.support.secured_nimbus import Certificates, SecuredNimbus, secured_nimbus
@@ -31,6 +33,7 @@ from squall_common.security.acl import (
 from squall_common.security.actions import ACTIONS, Kind
 from squall_common.security.authorize import Allowed, authorize
 from squall_common.security.identity import Channel, Principal, Role
+from squall_common.security.jws import parse
 from squall_common.topology.model import WorkerSlot
 from squall_nimbus.service import NimbusService
 from squall_thrift import storm
@@ -726,6 +729,47 @@ async def test_a_worker_proves_its_slot_by_a_token_and_only_while_it_has_it(
             pass
     reasons = [one["reason"] for one in audit(nimbus)]
     assert f"{summary.id} is not on node-1:6700" in reasons
+    await state.close()
+
+
+async def test_tokens_of_workers_follow_what_was_signed_and_nothing_else(
+    nimbus: SecuredNimbus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the slots that a leader remembers of an earlier term count, nor the owner in the
+    configuration."""
+    state = await nimbus.local.supervisor("node-1", signed=nimbus.signed("node-1"))
+    async with nimbus.user("alice") as alice:
+        await submit(alice, "count")
+        [summary] = await alice.call("getTopologySummaries")
+    running = nimbus.local.nimbus
+    signed = running.signed
+    assert signed is not None
+
+    async def assigned() -> bool:
+        return signed.is_on(summary.id, "node-1", 6700)
+
+    await eventually(assigned, "the topology's state on node-1 is signed")
+    stale = WorkerSlot("node-2", 6700)
+    monkeypatch.setattr(running.monitor, "slots", lambda topology_id: frozenset({stale}))
+    monkeypatch.setattr(running.monitor, "is_on", lambda topology_id, slot: slot == stale)
+    stored = running.topology_store.get(summary.id)
+    forged = msgspec.structs.replace(stored.options, topology_submitter_user="eve")
+    monkeypatch.setattr(
+        running.topology_store, "get", lambda topology_id: replace(stored, options=forged)
+    )
+    async with nimbus.daemon(Role.SUPERVISOR, "node-2") as client:
+        assert await client.call("getWorkerTokens", "node-2", [summary.id]) == {}
+    async with nimbus.daemon(Role.SUPERVISOR, "node-1") as client:
+        tokens = await client.call("getWorkerTokens", "node-1", [summary.id])
+    assert tokens.keys() == {6700}
+    assert parse(tokens[6700]).payload["owner"] == "alice"
+    async with nimbus.client(nimbus.certificates.by_token(tokens[6700])) as worker:
+        assert await worker.call("getLeader")
+    assert running.tokens is not None
+    old = running.tokens.of_worker(summary.id, "alice", "node-2", 6700)
+    with pytest.raises(ThriftTransportError, match="refused"):
+        async with nimbus.client(nimbus.certificates.by_token(old)):
+            pass
     await state.close()
 
 
