@@ -46,6 +46,9 @@ class LiveTopologies:
     def __init__(self, fetch: Callable[[Sequence[str]], Awaitable[Sequence[str]]]) -> None:
         self._fetch = fetch
         self._seen: OrderedDict[str, bool] = OrderedDict()  # whether it has ended
+        # Ended, and a token was shown again: an id can come back, if Nimbus starts anew and its
+        # clock was set back.
+        self._again: set[str] = set()
 
     def ended(self, token: WorkerToken) -> str | None:
         """Why a worker's token counts no longer, or None."""
@@ -53,18 +56,22 @@ class LiveTopologies:
         if name not in self._seen:
             self._seen[name] = False
             if len(self._seen) > _TOPOLOGIES_MAX:
-                self._seen.popitem(last=False)
+                self._again.discard(self._seen.popitem(last=False)[0])
         self._seen.move_to_end(name)
+        if self._seen[name]:
+            self._again.add(name)
         return f"{name} has ended" if self._seen[name] else None
 
     async def refresh(self) -> None:
         """Ask once. Raises what `fetch` does."""
-        names = [name for name, ended in self._seen.items() if not ended]
+        names = [name for name, ended in self._seen.items() if not ended or name in self._again]
+        self._again.clear()
         for begin in range(0, len(names), _ASKED_MAX):
             asked = names[begin : begin + _ASKED_MAX]
             live = set(await self._fetch(asked))
-            # Ids are never used again: what has ended stays so.
-            self._seen.update({name: True for name in asked if name not in live})
+            for name in asked:
+                if name in self._seen:
+                    self._seen[name] = name not in live
 
 
 class SecuredDrpc:
