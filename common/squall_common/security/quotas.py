@@ -121,9 +121,21 @@ class Ledger:
 
     def __init__(self, quotas: Quotas) -> None:
         self.quotas = quotas
-        self.ended = 0  # grants; what was read as stored before the last one ended is stale
+        self._readers: list[list[tuple[str, str, Size]]] = []
         # By owner; a topology that is rebalanced twice at a time has two.
         self._granted: dict[str, list[tuple[str, Size]]] = {}
+
+    @contextmanager
+    def reading(self) -> Iterator[list[tuple[str, str, Size]]]:
+        """While somebody reads what is stored: the grants that end meanwhile, as owner, topology
+        and size. What is read may be from before them or after."""
+        ended: list[tuple[str, str, Size]] = []
+        self._readers.append(ended)
+        try:
+            yield ended
+        finally:
+            # Not by remove, which takes the first that is equal.
+            self._readers = [one for one in self._readers if one is not ended]
 
     @contextmanager
     def granted(
@@ -148,7 +160,8 @@ class Ledger:
         try:
             yield
         finally:
-            self.ended += 1
+            for reader in self._readers:
+                reader.append((owner, topology, size))
             mine = self._granted[owner]
             mine.remove((topology, size))
             if not mine:

@@ -11,6 +11,8 @@ from squall_common.cluster.values import RebalanceOptions, StormBase
 from squall_common.security.quotas import Ledger, Limits, Quotas, Size
 from squall_nimbus.all_topologies import read_topologies
 
+_READINGS = 3
+
 
 class TopologyQuotas:
     """Grants owners their topologies. What a topology takes is read from ZooKeeper each time, so a
@@ -45,11 +47,18 @@ class TopologyQuotas:
                     del self._coming[owner]
 
     async def _stored(self, owner: str) -> Mapping[str, Size]:
-        while True:
-            ended = self._ledger.ended
-            bases = (await read_topologies(self._state)).bases
-            if self._ledger.ended == ended:
-                return {i: size_of(base) for i, base in bases.items() if base.owner == owner}
+        """What the owner's topologies take. Where grants end during each reading, those count that
+        ended during the last one, whether they were carried out or not."""
+        for _ in range(_READINGS):
+            with self._ledger.reading() as ended:
+                bases = (await read_topologies(self._state)).bases
+            mine = [(name, size) for whose, name, size in ended if whose == owner]
+            if not mine:
+                break
+        found = {i: size_of(base) for i, base in bases.items() if base.owner == owner}
+        for name, size in mine:
+            found[name] = found.get(name, Size()).or_more(size)
+        return found
 
 
 def size_of(base: StormBase) -> Size:

@@ -100,3 +100,18 @@ def test_two_grants_of_one_topology_at_a_time_both_count_and_both_end() -> None:
             pass
     with ledger.granted("bob", "b-2", Size(4, 1), stored):
         pass
+
+
+def test_who_reads_what_is_stored_learns_which_grants_end_meanwhile() -> None:
+    ledger = Ledger(QUOTAS)
+    with ledger.granted("ann", "a-1", Size(1, 1), {}):
+        pass
+    with (
+        ledger.reading() as ended,
+        ledger.reading() as other,
+        ledger.granted("bob", "b-2", Size(1, 2), {}),
+    ):
+        assert ended == []
+    with ledger.granted("ann", "c-3", Size(1, 1), {}):
+        pass
+    assert ended == other == [("bob", "b-2", Size(1, 2))]
