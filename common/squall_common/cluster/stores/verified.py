@@ -12,6 +12,7 @@ to act: a reader goes on with what it knows. A notice that does not count is not
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from squall_common.cluster import paths
@@ -39,6 +40,13 @@ log = get_logger(__name__)
 # No request to profile a worker counts for longer: one that is put back after a supervisor has
 # forgotten that it was carried out does nothing after that.
 REQUEST_SECS_MAX = 3_900.0
+# A supervisor outlives its topologies. The states that were read last are kept, so that they are
+# not verified again, and a number for each of many more, below which no state counts.
+_STATES_MAX = 256
+_FLOORS_MAX = 20_000
+# Above so many, notices are forgotten that do not count any more by far: a clock may go back.
+_NOTICES = 256
+_FORGOTTEN_SECS = REQUEST_SECS_MAX + 86_400
 
 
 class UnsignedError(StoreError):
@@ -60,12 +68,13 @@ class VerifiedStore(StoreProxy):
     ) -> None:
         super().__init__(inner)
         self._trust = trust
-        self._floor = dict(floor or {})
+        self._floor: OrderedDict[str, int] = OrderedDict(floor or {})  # the last read at the end
         self._sign_own = sign_own
         self._now = now
-        self._seen: dict[str, int] = {}  # notices that count: path -> number
-        self._done: dict[str, int] = {}  # notices that were removed here: path -> number
-        self._last: dict[str, tuple[bytes, TopologyState]] = {}
+        # Notices that count, and those that were removed here: path -> number, when issued.
+        self._seen: dict[str, tuple[int, float]] = {}
+        self._done: dict[str, tuple[int, float]] = {}
+        self._last: OrderedDict[str, tuple[bytes, TopologyState]] = OrderedDict()
         self._throttle = Throttle()
 
     async def get(self, path: str, watch: Watcher | None = None) -> tuple[bytes, Stat]:
@@ -109,6 +118,19 @@ class VerifiedStore(StoreProxy):
             if isinstance(op, Delete) and (seen := self._seen.pop(op.path, None)) is not None:
                 self._done[op.path] = seen
 
+    def _forget_old(self) -> None:
+        """Forget notices of long ago. Of those that were removed here only requests, which do not
+        count any more, whoever puts them back."""
+        before = self._now() - _FORGOTTEN_SECS
+        if len(self._seen) > _NOTICES:
+            self._seen = {path: one for path, one in self._seen.items() if one[1] >= before}
+        if len(self._done) > _NOTICES:
+            self._done = {
+                path: one
+                for path, one in self._done.items()
+                if one[1] >= before or not path.startswith(paths.PROFILERCONFIGS)
+            }
+
     def _signed(self, op: Op) -> Op:
         node = paths.below(paths.SUPERVISORS, op.path)
         if node is None or self._sign_own is None or not isinstance(op, Create | Set):
@@ -132,12 +154,13 @@ class VerifiedStore(StoreProxy):
         """Raises NoNodeError for one that does not count."""
         try:
             notice = verify_notice(path, value, self._trust)
-            if notice.number <= self._done.get(path, 0):
+            if notice.number <= self._done.get(path, (0, 0.0))[0]:
                 raise RecordError(f"{path}: it was put back after it was carried out")
             passing = path.startswith(paths.PROFILERCONFIGS)
             if passing and self._now() > notice.issued + REQUEST_SECS_MAX:
                 raise RecordError(f"{path}: it is too old")
-            self._seen[path] = notice.number
+            self._forget_old()
+            self._seen[path] = notice.number, notice.issued
             return notice.value
         except RecordError as error:
             self._log(path, error)
@@ -153,6 +176,7 @@ class VerifiedStore(StoreProxy):
             raise UnsignedError(f"{path} is missing") from None
         last = self._last.get(topology_id)
         if last is not None and last[0] == data:
+            self._last.move_to_end(topology_id)
             return last[1], stat
         try:
             state = TopologyState.verify(data.decode("ascii", "replace"), self._trust, topology_id)
@@ -162,7 +186,13 @@ class VerifiedStore(StoreProxy):
             self._log(path, error)
             raise UnsignedError(f"{path}: {error}") from error
         self._floor[topology_id] = state.number
+        self._floor.move_to_end(topology_id)
         self._last[topology_id] = (data, state)
+        self._last.move_to_end(topology_id)
+        if len(self._last) > _STATES_MAX:
+            self._last.popitem(last=False)
+        if len(self._floor) > _FLOORS_MAX:
+            self._floor.popitem(last=False)
         return state, stat
 
     def _log(self, path: str, error: Exception) -> None:

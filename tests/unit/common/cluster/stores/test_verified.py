@@ -19,12 +19,14 @@ from tests.support.signed_states import (
 from squall_common.authentication.files import trust_of
 from squall_common.cluster import paths
 from squall_common.cluster.state import ClusterState
+from squall_common.cluster.stores import verified
 from squall_common.cluster.stores.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.stores.verified import UnsignedError, VerifiedStore
-from squall_common.cluster.values import TopologyStatus
+from squall_common.cluster.values import ProfileAction, ProfileRequest, TopologyStatus
 from squall_common.daemon.clock import ManualClock
 from squall_common.security.identity import Role
 from squall_common.security.signing import Trust
+from squall_common.topology.model import WorkerSlot
 
 ID, OTHER = "words-1-1700000000", "other-2-1700000000"
 
@@ -93,6 +95,44 @@ async def test_an_older_state_does_not_count(world: World, read_before: bool) ->
     await world.attacker.put(paths.signed_state(ID), old)
     with pytest.raises(UnsignedError, match="is below"):
         await state.storm_base(ID)
+
+
+async def test_little_is_kept_of_topologies_that_were_read_long_ago(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And of those an older state does not count, although they are verified anew."""
+    monkeypatch.setattr(verified, "_STATES_MAX", 1)
+    old, _ = await world.attacker.store.get(paths.signed_state(ID))
+    killed = base("words", TopologyStatus.KILLED)
+    await world.nimbus.state.put_storm_base(ID, killed)
+    store = world.state.store
+    assert isinstance(store, VerifiedStore)
+    for topology_id in (ID, OTHER, ID, OTHER):
+        assert await world.state.storm_base(topology_id) is not None
+        assert list(store._last) == [topology_id]
+    await world.attacker.put(paths.signed_state(ID), old)
+    with pytest.raises(UnsignedError, match="is below"):
+        await world.state.storm_base(ID)
+    monkeypatch.setattr(verified, "_FLOORS_MAX", 1)
+    await world.nimbus.state.put_storm_base(OTHER, killed)
+    assert await world.state.storm_base(OTHER) == killed
+    assert list(store._floor) == [OTHER]
+
+
+async def test_requests_are_forgotten_when_they_count_no_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verified, "_NOTICES", 0)
+    store = world.state.store
+    assert isinstance(store, VerifiedStore)
+    for port in range(6700, 6710):
+        request = ProfileRequest(WorkerSlot("node-1", port), ProfileAction.JVM_RESTART)
+        await world.nimbus.state.put_profile_request(ID, request)
+        assert await world.state.profile_requests(ID) == [request]
+        await world.state.remove_profile_request(ID, request)
+        world.clock.advance(30_000)
+    assert len(store._done) == 4  # of the last 90,000 s
+    assert store._seen == {}
 
 
 async def test_a_missing_or_forged_state_is_unreadable_and_a_new_one_is_noticed(
