@@ -44,6 +44,8 @@ _FRESH_SECS = 10.0
 # How large a heartbeat may be, unfolded. Four windows of a bolt with a few inputs take 12 KB.
 _PLAIN_BYTES = 256 * 1024
 _PLAIN_BYTES_A_EXECUTOR = 128 * 1024
+# Of the sums of one topology, of which each worker has an equal share: some 100 bytes a component.
+TOPOLOGY_SUMS_BYTES_MAX = 16 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -111,9 +113,16 @@ class Heartbeats:
         bytes, change nothing."""
         of_topology = self._topologies.get(report.topology_id)
         heard = None if of_topology is None else of_topology.workers.get(report.slot)
-        if heard is None or heard.report.run != report.run or report.sums is None:
+        if (
+            of_topology is None
+            or heard is None
+            or heard.report.run != report.run
+            or report.sums is None
+        ):
             return False
-        if len(report.sums) > SUMS_BYTES_MAX:
+        share = TOPOLOGY_SUMS_BYTES_MAX // len(of_topology.workers)
+        if len(report.sums) > min(SUMS_BYTES_MAX, share):
+            heard.sums = None
             return False
         heard.sums, heard.sums_at = report.sums, now
         return True

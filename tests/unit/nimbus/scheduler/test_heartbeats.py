@@ -19,7 +19,13 @@ from squall_common.cluster.values import (
 )
 from squall_common.telemetry.sums import SUMS_BYTES_MAX
 from squall_common.topology.model import Executor, WorkerSlot
-from squall_nimbus.scheduler.heartbeats import WRITE_SECS, Heartbeats, launched, plain_bytes_max
+from squall_nimbus.scheduler.heartbeats import (
+    TOPOLOGY_SUMS_BYTES_MAX,
+    WRITE_SECS,
+    Heartbeats,
+    launched,
+    plain_bytes_max,
+)
 from squall_nimbus.scheduler.monitor import Monitor
 
 ID = "wc-1-1"
@@ -224,11 +230,30 @@ def test_sums_are_those_of_the_worker_that_is_heard_and_not_for_long(heartbeats)
     assert heartbeats.take_sums(sums(b"one"), 1)
     assert not heartbeats.take_sums(sums(b"other", (8, 1)), 1)
     assert not heartbeats.take_sums(sums(b"x" * (SUMS_BYTES_MAX + 1)), 1)
+    assert heartbeats.sums(ID, 1) == [sums(None)]
+    assert heartbeats.take_sums(sums(b"one"), 1)
     heartbeats.take(report(time_secs=2), 2)
     assert heartbeats.sums(ID, 10) == [sums(b"one")]
     assert heartbeats.sums(ID, 11) == [sums(None)]
     heartbeats.take(report(time_secs=3, run=(8, 1)), 3)
     assert heartbeats.sums(ID, 3) == [sums(None, (8, 1))]
+
+
+def test_the_sums_of_a_topology_have_a_bound_that_its_workers_share(monitor, heartbeats) -> None:
+    count = 4 * (TOPOLOGY_SUMS_BYTES_MAX // SUMS_BYTES_MAX)
+    slots = [WorkerSlot("node-a", 6700 + port) for port in range(count)]
+    executors = [Executor(task, task) for task in range(1, count + 1)]
+    monitor.observe(ID, dict(zip(executors, slots, strict=True)), {}, 0)
+    for slot, executor in zip(slots, executors, strict=True):
+        assert heartbeats.take(report(slot, executor), 0)
+    share = SUMS_BYTES_MAX // 4
+    for slot in slots:
+        assert not heartbeats.take_sums(SumsReport(ID, slot, (7, 1), b"x" * (share + 1)), 1)
+    assert all(one.sums is None for one in heartbeats.sums(ID, 1))
+    for slot in slots:
+        assert heartbeats.take_sums(SumsReport(ID, slot, (7, 1), b"x" * share), 1)
+    kept = sum(len(one.sums or b"") for one in heartbeats.sums(ID, 1))
+    assert kept == TOPOLOGY_SUMS_BYTES_MAX
 
 
 def test_sums_are_no_sign_of_life(monitor, heartbeats) -> None:
