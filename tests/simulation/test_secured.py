@@ -150,6 +150,45 @@ def test_nimbus_away_for_a_day_stops_no_worker(monkeypatch: pytest.MonkeyPatch) 
     _play(script, nimbuses=1, supervisors=2, **SLOWLY)
 
 
+@pytest.mark.parametrize("hours", [1, 36])
+def test_clocks_that_say_nimbus_was_away_for_24_hours_or_36_days_stop_no_worker(hours: int) -> None:
+    """24 jumps of all wall clocks; monotonic time goes on by minutes. After 36 days the records of
+    topologies have expired: what is known may begin again nevertheless."""
+
+    async def script(world: World) -> None:
+        ledger = await _running(world)
+        [nimbus] = world.nimbus_hosts
+        before, acked = _workers(world), len(ledger.acked)
+        away = world.isolate(nimbus)
+        world.cut(away)
+        for jump in range(24):
+            for host in world.hosts.values():
+                host.clock.wall_offset += hours * 3600.0
+            await asyncio.sleep(10)
+            assert _workers(world) == before, jump
+        assert len(ledger.acked) > acked
+        supervisors = world.processes("supervisor")
+        assert len(supervisors) == 2
+        for one in supervisors:
+            one.end(-9)
+        await asyncio.sleep(90)
+        assert len(world.processes("supervisor")) == 2
+        assert _workers(world) == before
+        world.processes("worker")[0].end(-9)
+        await asyncio.sleep(120)
+        after = _workers(world)
+        assert len(after) == 2
+        assert len(after & before) == 1
+        world.heal(away)
+        await asyncio.sleep(120)
+        assert _workers(world) == after
+        ledger.open = False
+        await asyncio.sleep(120)
+        assert ledger.lost == []
+
+    _play(script, nimbuses=1, supervisors=2)
+
+
 @pytest.mark.parametrize("harm", ["forged", "deleted", "rolled back"])
 def test_an_attacked_zookeeper_revives_and_ends_nothing(harm: str) -> None:
     """A topology has ended, another runs; the leader changes in the middle of it."""
