@@ -238,6 +238,7 @@ class DevPlan:
         return {
             # All of it is one person's.
             "supervisor.workers.share.user": True,
+            "nimbus.admins": [getpass.getuser()],  # for the page with metrics
             "storm.security.revoked": str(self.security / "ca" / "revoked.jws"),
             **self.identity("supervisor", supervisor.name),
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import getpass
 import json
 import os
 from pathlib import Path
@@ -124,3 +125,11 @@ async def test_a_conf_file_that_cannot_be_written_is_one_message(tmp_path: Path)
     fd = os.open(tmp_path / "lock", os.O_RDWR)
     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nobody holds it any more
     os.close(fd)
+
+
+def test_who_starts_a_secured_cluster_administers_each_daemon_that_asks() -> None:
+    """Also the supervisors, for their metrics pages."""
+    secured = plan(secure=True)
+    confs = [secured.nimbus_conf(), secured.drpc_conf(), secured.logviewer_conf()]
+    confs += [secured.supervisor_conf(one) for one in secured.supervisors]
+    assert [conf["nimbus.admins"] for conf in confs] == [[getpass.getuser()]] * len(confs)
