@@ -351,7 +351,6 @@ class TopologyOptions(Options, frozen=True, kw_only=True):
     topology_acker_executors: int | None = None
     topology_eventlogger_executors: int | None = 0
     topology_version: str | None = None
-    topology_submitter_user: str | None = None
     topology_users: tuple[str, ...] = ()
     topology_groups: tuple[str, ...] = ()
     topology_readonly_users: tuple[str, ...] = ()

@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from tests.support.nimbus_service import eventually, package, topology
 from tests.support.secured_nimbus import Certificates, SecuredNimbus, secured_nimbus
@@ -753,9 +752,9 @@ async def test_tokens_of_workers_follow_what_was_signed_and_nothing_else(
     monkeypatch.setattr(running.monitor, "slots", lambda topology_id: frozenset({stale}))
     monkeypatch.setattr(running.monitor, "is_on", lambda topology_id, slot: slot == stale)
     stored = running.topology_store.get(summary.id)
-    forged = msgspec.structs.replace(stored.options, topology_submitter_user="eve")
+    forged = {**stored.conf, "topology.submitter.user": "eve"}
     monkeypatch.setattr(
-        running.topology_store, "get", lambda topology_id: replace(stored, options=forged)
+        running.topology_store, "get", lambda topology_id: replace(stored, conf=forged)
     )
     async with nimbus.daemon(Role.SUPERVISOR, "node-2") as client:
         assert await client.call("getWorkerTokens", "node-2", [summary.id]) == {}

@@ -114,7 +114,7 @@ OPTIONS = (
         "User that submitted the topology; Nimbus sets it from the connection and ignores a "
         "client's value.",
         scope=TOPOLOGY,
-        readers=NIMBUS,
+        readers=COMPONENTS,
     ),
     Option(
         "topology.submitter.principal",
