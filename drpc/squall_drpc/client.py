@@ -126,9 +126,11 @@ class AsyncDRPCClient:
                 return await self._execute(address, function, args, secs)
             except ThriftTransportError as error:
                 if error.sent:
-                    raise DRPCError(
-                        str(error), hint="It is not known whether the request was carried out."
-                    ) from error
+                    hint = (
+                        "It is not known whether the request was carried out. Is there a topology "
+                        f"that serves {function!r}?"
+                    )
+                    raise DRPCError(str(error), hint=hint) from error
                 reasons.append(str(error))
         raise DRPCError(
             "no DRPC server can be reached: " + "; ".join(reasons),

@@ -116,7 +116,9 @@ def test_credentials_are_printed(command: Any) -> None:
     status, out, _ = command("admin", "creds", "words-1-17")
     assert status == 0
     assert json.loads(out) == {"creds": {"k": "v"}, "owner": "ann"}
-    assert command("admin", "creds", "nope")[0] == 1
+    status, _, err = command("admin", "creds", "nope")
+    assert status == 1
+    assert "upload-credentials" in err
     assert command("admin", "creds", "../storms")[0] == 2
 
 

@@ -78,15 +78,20 @@ def reason(error: Exception) -> str:
     return words.get(name, f"{name}: {error}" if str(error) else name)
 
 
-def read_node(client: KazooClient, path: str, decode: Callable[[str, bytes], Any]) -> Any:
-    """The value of a node as plain data for JSON. Raises SquallError if there is no such node, or
-    if it cannot be decoded."""
+def read_node(
+    client: KazooClient,
+    path: str,
+    decode: Callable[[str, bytes], Any],
+    missing: str | None = None,
+) -> Any:
+    """The value of a node as plain data for JSON. Raises SquallError if there is no such node, with
+    `missing` as its hint, or if it cannot be decoded."""
     from kazoo.exceptions import NoNodeError
 
     try:
         data, _ = client.get(path)
     except NoNodeError:
-        raise SquallError(f"there is no node {path} in the cluster's state") from None
+        raise SquallError(f"there is no node {path} in the cluster's state", hint=missing) from None
     if not data:
         raise SquallError(f"nothing has been written to {path} yet")
     return plain(decode(path, data))

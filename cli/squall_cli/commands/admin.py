@@ -41,9 +41,9 @@ _DECODERS = {
 }
 
 
-def _printer(name: str, node: str, help_text: str) -> None:
+def _printer(name: str, node: str, help_text: str, missing: str | None = None) -> None:
     """Add a command that prints one node of the cluster's state; `node` is its function in
-    `squall_common.cluster.paths`."""
+    `squall_common.cluster.paths`, `missing` what to know where there is none."""
 
     @command.command(name, help=help_text)
     @click.argument("node_id", metavar="ID", callback=_check_name)
@@ -63,13 +63,15 @@ def _printer(name: str, node: str, help_text: str) -> None:
             def decode_signed(at: str, data: bytes) -> object:
                 return decode(path, data if ca is None else signed_value(ca, node, node_id, data))
 
-            print_json(read_node(client, at, decode_signed))
+            print_json(read_node(client, at, decode_signed, missing))
 
 
 _printer(
     "creds",
     "credentials",
     "Print the credentials that Storm, or an earlier version, left in ZooKeeper.",
+    "Squall keeps credentials sealed with Nimbus, which shows them to no one; "
+    "`storm upload-credentials` replaces them.",
 )
 _printer("print_topo", "storm", "Print the state of a topology as JSON.")
 _printer("print_super", "supervisor", "Print what a supervisor has published as JSON.")

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Iterator
+
 import click
 
 from squall_cli.options import Settings, json_option, settings_options
+from squall_cli.output import say
+
+_NOTE_SECS = 10.0
 
 
 @click.command("drpc-client", no_args_is_help=True)
@@ -47,7 +54,8 @@ def command(
     results = []
     with DRPCClient.of(options) as client:
         for name, argument in calls:
-            result = client.execute(name, argument, timeout_secs=timeout_secs)
+            with _noted(name):
+                result = client.execute(name, argument, timeout_secs=timeout_secs)
             if as_json:
                 results.append({"function": name, "args": argument, "result": result})
             else:
@@ -56,6 +64,23 @@ def command(
         from squall_cli.output import print_json
 
         print_json(results)
+
+
+@contextlib.contextmanager
+def _noted(function: str) -> Iterator[None]:
+    """Say after a while what is waited for: a function that no topology serves looks like a slow
+    one, for as long as the server keeps requests."""
+    note = threading.Timer(
+        _NOTE_SECS,
+        say,
+        [f"waiting for a result of {function!r}; --timeout SECS gives up sooner"],
+    )
+    note.daemon = True
+    note.start()
+    try:
+        yield
+    finally:
+        note.cancel()
 
 
 def _calls(function: str | None, arguments: tuple[str, ...]) -> list[tuple[str, str]]:
