@@ -681,7 +681,7 @@ union TopologyActionOptions {
 
 /* Squall's own: a savepoint that a user asks for. `asked_ms` (since 1970) tells two of one name
    apart. Without a folder it goes into the topology's own. With `stop` no checkpoint begins after
-   it. */
+   it. One without a name withdraws the request of that time. */
 struct SavepointRequest {
     1: required string name;
     2: required i64 asked_ms;

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -101,26 +103,46 @@ def _take(
     request = storm.SavepointRequest(name=name, asked_ms=asked_ms, folder=folder, stop=stop or None)
     call_nimbus(client, "savepoint", topology_name, request)
     deadline = time.monotonic() + timeout_secs
-    while True:
-        page = call_nimbus(client, "getTopologyPageInfo", topology_id, ":all-time", False)
-        result: storm.SavepointResult | None = page.checkpoints and page.checkpoints.savepoint
-        if result is not None and result.asked_ms == asked_ms:
-            break
-        if time.monotonic() >= deadline:
+    with _withdrawn_on_error(client, topology_name, asked_ms):
+        while True:
+            page = call_nimbus(client, "getTopologyPageInfo", topology_id, ":all-time", False)
+            result: storm.SavepointResult | None = page.checkpoints and page.checkpoints.savepoint
+            if result is not None and result.asked_ms == asked_ms:
+                break
+            if time.monotonic() >= deadline:
+                raise SquallError(
+                    f"the savepoint was not taken within {timeout_secs} s; it may still be",
+                    hint=f"storm status {topology_name} says what holds checkpoints up; "
+                    f"storm savepoint {topology_name} --list lists savepoints",
+                )
+            time.sleep(_LOOK_SECS)
+        if result.error is not None:
             raise SquallError(
-                f"the savepoint was not taken within {timeout_secs} s; it may still be",
-                hint=f"storm status {topology_name} says what holds checkpoints up; "
-                f"storm savepoint {topology_name} --list lists savepoints",
+                f"the savepoint was not taken: {result.error}",
+                hint="the topology goes on as before",
             )
-        time.sleep(_LOOK_SECS)
-    if result.error is not None:
-        raise SquallError(
-            f"the savepoint was not taken: {result.error}",
-            hint="the topology goes on as before",
-        )
     if stop:
         call_nimbus(client, "killTopologyWithOpts", topology_name, storm.KillOptions())
     return result
+
+
+@contextlib.contextmanager
+def _withdrawn_on_error(client: ClientOptions, topology_name: str, asked_ms: int) -> Iterator[None]:
+    """Withdraw the request if nobody waits for it any more, also after Ctrl-C: a worker that
+    replaces the one that coordinates would carry it out, and with --stop halt the topology."""
+    from squall_cli.cluster.nimbus import call_nimbus
+    from squall_common.errors import SquallError
+    from squall_thrift import storm
+
+    try:
+        yield
+    except BaseException:
+        nameless = storm.SavepointRequest(name="", asked_ms=asked_ms)
+        try:
+            call_nimbus(client, "savepoint", topology_name, nameless)
+        except SquallError as error:
+            say(f"warning: the request was not withdrawn: {error.message}")
+        raise
 
 
 def _tell(result: storm.SavepointResult, topology_name: str, *, stop: bool, as_json: bool) -> None:

@@ -100,13 +100,24 @@ class Savepoints:
         inherited = self.state is Taking.UNKNOWN
         if inherited:
             self.state = Taking.IDLE
-        if request is None or request == self._request:
+        if request == self._request:
+            return
+        if request is None:
+            self._withdraw()
             return
         if self.state is Taking.LOOKING:
             self._outdated = True  # the status is read again
         elif self.state is not Taking.COPYING:
             self._request, self.state, self._outdated = request, Taking.LOOKING, False
             self._background.run(self._look(request, inherited=inherited))
+
+    def _withdraw(self) -> None:
+        """Nobody waits for it any more. A copy that is under way is finished, and stops nothing."""
+        self._request = None
+        if self.state is Taking.LOOKING:
+            self._outdated = True
+        elif self.state is not Taking.COPYING:
+            self.state = Taking.IDLE
 
     @property
     def may_begin(self) -> bool:
@@ -161,6 +172,9 @@ class Savepoints:
             if self._outdated:
                 self._request, self.state = None, Taking.IDLE
                 return
+        if self._request is None:
+            self.state = Taking.IDLE
+            return
         if found is not None and (found.topology, found.asked_ms) == (
             self._topology,
             request.asked_ms,
@@ -209,7 +223,8 @@ class Savepoints:
             log.info("savepoint_taken", topology=self._topology, place=place)
             manifest = savepoint.manifest
             self.result = replace(result, epoch=manifest.epoch, size_bytes=manifest.size)
-            self.state = Taking.HALTED if request.stop else Taking.IDLE
+            halts = request.stop and request == self._request
+            self.state = Taking.HALTED if halts else Taking.IDLE
         else:
             assert error is not None
             log.warning("savepoint_failed", topology=self._topology, place=place, error=error)

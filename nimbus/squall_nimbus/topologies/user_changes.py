@@ -79,8 +79,11 @@ class UserChanges:
             )
 
     async def ask_savepoint(self, name: str, request: SavepointRequest) -> None:
-        """Ask a topology that takes checkpoints for a savepoint. Raises InvalidTopologyError if
-        that is not possible now."""
+        """Ask a topology that takes checkpoints for a savepoint, or withdraw a request (one without
+        a name, with its time). Raises InvalidTopologyError if that is not possible now."""
+        if not request.name:
+            await self._withdraw_savepoint(name, request.asked_ms)
+            return
         if (why := name_problem(request.name)) is not None:
             raise InvalidTopologyError(f"{request.name!r} cannot be a savepoint's name: {why}")
         if request.folder is not None and is_relative(request.folder):
@@ -97,6 +100,18 @@ class UserChanges:
             fence = await self._fence()
             await self._state.put_storm_base(
                 topology_id, replace(base, savepoint=request), guard=fence
+            )
+
+    async def _withdraw_savepoint(self, name: str, asked_ms: int) -> None:
+        """One that is no longer the last, or of a topology that is being killed, stays."""
+        async with self._lifecycle.locks.hold(name):
+            topology_id, base = await self._lifecycle.find(name)
+            asked = base.savepoint
+            if asked is None or asked.asked_ms != asked_ms or base.status is TopologyStatus.KILLED:
+                return
+            fence = await self._fence()
+            await self._state.put_storm_base(
+                topology_id, replace(base, savepoint=None), guard=fence
             )
 
     async def set_log_levels(self, id_or_name: str, changes: Mapping[str, LogLevel]) -> None:

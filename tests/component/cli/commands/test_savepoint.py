@@ -72,6 +72,18 @@ def test_a_savepoint_that_failed_stops_nothing(command: Any, nimbus: FakeNimbus)
     assert status == 1
     assert "the savepoint was not taken: could not write: no space" in err
     assert not nimbus.called("killTopologyWithOpts")
+    # A worker that takes over is not to carry it out.
+    (_, asked), (_, withdrawn) = nimbus.called("savepoint")
+    assert (withdrawn.name, withdrawn.asked_ms) == ("", asked.asked_ms)
+
+
+def test_a_savepoint_that_takes_too_long_is_withdrawn(command: Any, nimbus: FakeNimbus) -> None:
+    answer(nimbus, "s3://bucket")
+    nimbus.answers["getTopologyPageInfo"] = storm.TopologyPageInfo(id="words-1")
+    status, _, err = command("savepoint", "words", "--stop", "--timeout", "1")
+    assert (status, "was not taken within 1 s" in err) == (1, True)
+    (_, asked), (_, withdrawn) = nimbus.called("savepoint")
+    assert (withdrawn.name, withdrawn.asked_ms) == ("", asked.asked_ms)
 
 
 def test_a_name_with_a_slash_is_refused_before_anything(command: Any, nimbus: FakeNimbus) -> None:

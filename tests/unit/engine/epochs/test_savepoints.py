@@ -128,6 +128,47 @@ async def test_nothing_begins_after_a_savepoint_that_stops(tmp_path: Path) -> No
     assert running.savepoints.may_begin
 
 
+async def test_a_request_that_is_withdrawn_stops_nothing(tmp_path: Path) -> None:
+    running = Running(tmp_path)
+    await running.ask(stop=True)
+    running.savepoints.follow(None)  # before its epoch
+    assert (running.savepoints.may_begin, running.savepoints.wants_full) == (True, False)
+    await running.complete(8)
+    assert running.savepoints.result is None
+    await running.ask("two", stop=True)
+    await running.complete(9)
+    assert not running.savepoints.may_begin
+    running.savepoints.follow(None)  # after it
+    assert running.savepoints.may_begin
+
+
+async def test_a_copy_whose_request_is_withdrawn_is_finished_and_stops_nothing(
+    tmp_path: Path,
+) -> None:
+    running = Running(tmp_path)
+    await running.ask(stop=True)
+    running.savepoints.begun(8)
+    manifest = Manifest("words", 3, 8, MANIFEST.components)
+    running.savepoints.completed(Record(9, 3, 1, 8, history="words@1"), manifest)
+    assert running.savepoints.state is Taking.COPYING
+    running.savepoints.follow(None)
+    assert running.savepoints.may_begin
+    await running.until(lambda: running.savepoints.state is not Taking.COPYING)
+    assert running.savepoints.may_begin
+    assert open_savepoint(str(tmp_path / "words" / "savepoints" / "one"), "words") is not None
+
+
+async def test_a_request_that_is_withdrawn_while_it_is_looked_for_is_dropped(
+    tmp_path: Path,
+) -> None:
+    running = Running(tmp_path)
+    running.savepoints.follow(SavepointRequest("one", int(time.time() * 1000), stop=True))
+    assert running.savepoints.state is Taking.LOOKING
+    running.savepoints.follow(None)
+    await running.until(lambda: running.savepoints.state is not Taking.LOOKING)
+    assert (running.savepoints.may_begin, running.begins) == (True, 0)
+
+
 async def test_a_place_that_cannot_be_written_is_an_error_and_stops_nothing(tmp_path: Path) -> None:
     running = Running(tmp_path)
     running.savepoints.follow(None)

@@ -710,3 +710,22 @@ async def test_a_savepoint_in_a_relative_folder_is_refused(nimbus) -> None:
     request.folder = "/kept"
     await nimbus.call("savepoint", "wordcount", request)
     assert (await base(nimbus, topology_id)).savepoint.folder == "/kept"
+
+
+async def test_a_request_without_a_name_withdraws_the_one_of_its_time(nimbus) -> None:
+    topology_id = await nimbus.submit(conf=_CHECKPOINTS, struct=in_python())
+    asked = storm.SavepointRequest(name="one", asked_ms=2, stop=True)
+    await nimbus.call("savepoint", "wordcount", asked)
+    await nimbus.call("savepoint", "wordcount", storm.SavepointRequest(name="", asked_ms=1))
+    assert (await base(nimbus, topology_id)).savepoint is not None  # a later one
+    await nimbus.call("savepoint", "wordcount", storm.SavepointRequest(name="", asked_ms=2))
+    assert (await base(nimbus, topology_id)).savepoint is None
+
+
+async def test_what_stopped_a_topology_that_is_killed_stays(nimbus) -> None:
+    topology_id = await nimbus.submit(conf=_CHECKPOINTS, struct=in_python())
+    asked = storm.SavepointRequest(name="one", asked_ms=2, stop=True)
+    await nimbus.call("savepoint", "wordcount", asked)
+    await nimbus.call("killTopologyWithOpts", "wordcount", storm.KillOptions(wait_secs=600))
+    await nimbus.call("savepoint", "wordcount", storm.SavepointRequest(name="", asked_ms=2))
+    assert (await base(nimbus, topology_id)).savepoint is not None
