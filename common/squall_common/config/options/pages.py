@@ -102,7 +102,7 @@ _VERDICTS = {
     Verdict.MAPPED: "Squall has a different option for it, which gets the value unless it is set "
     "itself.",
     Verdict.REFUSED: "A configuration that sets one of these is refused: it asks for protection "
-    "that Squall does not give yet. Storm's default, null, false and empty values pass.",
+    "that Squall does not give in that way. Storm's default, null, false and empty values pass.",
     Verdict.IGNORED: "These have no effect. A value other than Storm's default causes one warning "
     "in the output of the command and one in the log of the daemon.",
 }

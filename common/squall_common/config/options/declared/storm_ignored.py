@@ -15,7 +15,7 @@ KEYS: tuple[StormKey, ...] = (
         },
     ),
     *ignored(
-        "Squall has no TLS listeners yet",
+        "TLS connections are served as all others are, on one event loop and with the same limits",
         {
             "nimbus.thrift.tls.max_buffer_size": 1048576,
             "nimbus.thrift.tls.threads": 64,
@@ -350,7 +350,7 @@ KEYS: tuple[StormKey, ...] = (
         },
     ),
     *ignored(
-        "Squall has no HTTPS yet: the HTTP listener stays",
+        "there is one listener, which speaks TLS in a secured cluster, and HTTP in an open one",
         {
             "drpc.disable.http.binding": True,
             "logviewer.disable.http.binding": True,

@@ -1,5 +1,5 @@
 # ruff: noqa: E501  names and defaults as Storm has them
-"""Keys of Apache Storm's that ask for protection which Squall does not give yet."""
+"""Keys of Apache Storm's that ask for protection which Squall does not give in that way."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ KEYS: tuple[StormKey, ...] = (
         },
     ),
     *refused(
-        "Squall has no TLS for Thrift yet, so calls would travel in the clear",
+        "Squall reads no keystores of Java's: in a secured cluster Thrift goes over TLS on the usual "
+        "ports, with certificates of storm.security.ca; in an open one it travels in the clear",
         {
             "nimbus.thrift.client.use.tls": False,
             "nimbus.thrift.tls.client.auth.required": True,
@@ -51,7 +52,8 @@ KEYS: tuple[StormKey, ...] = (
         },
     ),
     *refused(
-        "Squall does not do that yet, so it would not keep anyone out",
+        "Squall does not go by it, so it would not keep anyone out: a secured cluster has rules of "
+        "its own (docs/security.md)",
         {
             "drpc.authorizer": None,
             "drpc.authorizer.acl": None,
@@ -67,7 +69,8 @@ KEYS: tuple[StormKey, ...] = (
         },
     ),
     *refused(
-        "the HTTP listeners have no filters and do not authenticate callers yet",
+        "Squall cannot run a Java filter: in a secured cluster the HTTP listeners ask for a "
+        "certificate or a token (storm.security.ca), in an open one no one is authenticated",
         {
             "drpc.http.creds.plugin": "org.apache.storm.security.auth.DefaultHttpCredentialsPlugin",
             "drpc.http.filter": None,
@@ -80,7 +83,8 @@ KEYS: tuple[StormKey, ...] = (
         },
     ),
     *refused(
-        "Squall has no HTTPS yet, so requests would travel in the clear",
+        "Squall reads no keystores of Java's: in a secured cluster the HTTP listeners speak TLS on "
+        "their usual ports, with certificates of storm.security.ca; in an open one they do not",
         {
             "drpc.https.enable.ssl.reload": None,
             "drpc.https.key.password": None,
@@ -118,7 +122,7 @@ KEYS: tuple[StormKey, ...] = (
         },
     ),
     *refused(
-        "Squall does not authenticate itself to ZooKeeper and sets no access lists yet, so "
+        "Squall does not authenticate itself to ZooKeeper and sets no access lists, so "
         "all of it would be open to everyone who can reach it",
         {
             "storm.nimbus.zookeeper.acls.check": True,
@@ -132,7 +136,7 @@ KEYS: tuple[StormKey, ...] = (
         },
     ),
     *refused(
-        "Squall has no TLS to ZooKeeper yet, so requests would travel in the clear",
+        "Squall has no TLS to ZooKeeper, so requests would travel in the clear",
         {
             "storm.zookeeper.ssl.enable": False,
             "storm.zookeeper.ssl.hostnameVerification": False,
