@@ -11,6 +11,9 @@ successor deletes it. A driver that was only paused for that long finds its clai
 one there, when it goes on, and stops: `Held.check`. Wherever it was paused, also between a look and
 a write, what it writes then is a time without a claim, which means nothing to others.
 
+Earlier versions of Squall write their name and the time into `lock` itself, again and again: they
+are not disturbed while they run.
+
 Two that begin in the same moment both write first and look then, so at least one sees the other.
 """
 
@@ -60,7 +63,7 @@ class HeldName(Held):
     def take(self) -> None:
         """Claim the folder. Raises FolderInUseError."""
         others = _claims(self._folder, self._name)
-        self._refuse(others)
+        self._refuse([self._name, *others])
         term = max(map(_term, others), default=0) + 1
         self._claim = f"{self._name}.{term:09d}.{uuid.uuid4().hex}"
         self._folder.write(self._claim, _now())
@@ -70,11 +73,14 @@ class HeldName(Held):
         except FolderInUseError:
             self._folder.delete(self._claim)
             raise
-        for each in others:
+        for each in (self._name, *others):
             self._folder.delete(each)
-        # (Also times without a claim: a paused driver has written them too late.)
-        for each in self._folder.names():
-            if each.startswith(f"{self._name}.") and each.endswith(_TIME):
+        # Also times without a claim: a paused driver has written them too late. (Not those with
+        # one: this driver may have been paused itself, and have a successor.)
+        names = set(self._folder.names())
+        for each in names:
+            claim = each.removesuffix(_TIME)
+            if each.startswith(f"{self._name}.") and claim != each and claim not in names:
                 self._folder.delete(each)
 
     def renew(self) -> None:

@@ -51,6 +51,41 @@ def test_behind_a_url_a_claim_is_a_lock_until_it_is_stale() -> None:
         assert json.loads(Folder(url).read(own))["pid"] == os.getpid()
 
 
+def test_a_driver_of_an_earlier_version_is_not_disturbed_while_it_runs() -> None:
+    url = "memory://lock-test/earlier"
+    earlier = {"host": "other", "pid": 7, "id": "ab", "at": time.time()}
+    Folder(url).write("lock", json.dumps(earlier).encode())
+    with pytest.raises(FolderInUseError, match="by process 7 on other"), checkpoint_lock(url):
+        pass
+    assert Folder(url).names() == ["lock"]
+    earlier["at"] = time.time() - STALE_SECS - 1
+    Folder(url).write("lock", json.dumps(earlier).encode())
+    with checkpoint_lock(url):
+        assert "lock" not in Folder(url).names()
+
+
+def test_a_driver_paused_while_it_begins_leaves_its_successors_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    url = "memory://lock-test/begins"
+    names = Folder.names
+    looks = 0
+
+    def late(folder: Folder) -> list[str]:
+        """Another driver takes over, and renews its time, after this one has looked twice."""
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            Folder(url).write(_claim(url, 2, 0.0) + ".at", json.dumps({"at": 1.0}).encode())
+        return names(folder)
+
+    monkeypatch.setattr(Folder, "names", late)
+    with checkpoint_lock(url) as paused:
+        assert "lock.000000002.ab.at" in names(Folder(url))
+        with pytest.raises(FolderInUseError):
+            paused.check()
+
+
 def test_a_driver_that_was_paused_too_long_finds_the_other_one_and_stops() -> None:
     url = "memory://lock-test/paused"
     with checkpoint_lock(url) as paused:
