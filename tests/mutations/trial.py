@@ -73,6 +73,19 @@ class Copy:
         subprocess.run(command, cwd=self._folder, env=env, capture_output=True, check=False)
         return Journal.read(journal)
 
+    def red(self, tests: Sequence[str]) -> list[str]:
+        """Those of these tests that do not pass in the copy as it is, nor when they run once more,
+        alone. What may not be run again (`tests/support/journal.py`) is not."""
+        if not tests:
+            return []
+        first = self.run(tests)
+        failed = first.with_outcome("failed") + first.unfinished()
+        return first.broken + [
+            test
+            for test in failed
+            if test in first.final or self.run([test]).outcomes.get(test) != "passed"
+        ]
+
     @contextmanager
     def weakened(self, entry: Weakened) -> Iterator[None]:
         """The copy with an entry applied, for a while. Raises ValueError as `Weakened.place`."""

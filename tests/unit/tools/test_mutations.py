@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from tests.mutations import listed
 from tests.mutations.listed import DECISIONS, GROUPS, Weakened
-from tests.mutations.trial import verdict_of
+from tests.mutations.trial import Copy, verdict_of
 from tests.run_all import Journal
 from tests.unit.tools.test_vulnerabilities import ROWS
 
@@ -84,3 +86,26 @@ def test_each_commit_tries_others_and_the_same_again() -> None:
 )  # fmt: skip
 def test_only_a_test_that_ran_and_failed_is_red(journal: Journal, verdict: str) -> None:
     assert verdict_of(journal) == verdict
+
+
+def test_before_anything_is_changed_a_test_that_fails_has_a_second_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Journal(
+        collected=["ok", "slow", "wrong", "died", "lost"],
+        outcomes={"ok": "passed", "slow": "failed", "wrong": "failed", "lost": "failed"},
+        ended={"ok", "slow", "wrong", "lost"},
+        final={"lost": "tuples were lost or invented"},
+        broken=["b.py"],
+    )
+    runs: list[list[str]] = []
+
+    def run(copy: Copy, tests: Sequence[str]) -> Journal:
+        runs.append([*tests])
+        verdicts = {"slow": "passed", "wrong": "failed"}
+        alone = {test: verdicts[test] for test in tests if test in verdicts}
+        return first if len(runs) == 1 else Journal(outcomes=alone)
+
+    monkeypatch.setattr(Copy, "run", run)
+    assert Copy(tmp_path).red(first.collected) == ["b.py", "wrong", "lost", "died"]
+    assert runs[1:] == [["slow"], ["wrong"], ["died"]]
