@@ -84,13 +84,20 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
             return "cannot log in" in cluster.storm("get-errors", NAME, "--json").stdout
 
         wait_for("its error is reported", reported, timeout_secs=60)
+        # No launch waits for it.
+        wait_for("the worker has its token", lambda: identities(cluster) or None, 120)
         yield cluster
+
+
+def identities(cluster: DevCluster) -> list[Path]:
+    """The files with workers' tokens."""
+    return [path for path in found(cluster.data_dir, "identity.json") if "workers" in path.parts]
 
 
 def own_secrets(cluster: DevCluster) -> dict[str, str]:
     """What the cluster has made: the user's token, a worker's, and keys."""
     folder = cluster.data_dir
-    [identity] = [path for path in found(folder, "identity.json") if "workers" in path.parts]
+    [identity] = identities(cluster)
     made = {
         "token": (folder / "security" / "token").read_text().strip(),
         "worker token": json.loads(identity.read_text())["token"],
