@@ -117,8 +117,8 @@ def _read(path: Path) -> tuple[tuple[int, int, int], dict[str, Function]]:
         stat = _stat_of(path)
         if stat[2] > _FILE_BYTES_MAX:
             raise ConfigError(f"{where} has more than {_FILE_BYTES_MAX} bytes")
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        return stat, parse(yaml.load(path.read_text("utf-8"), Loader=loader))
+        text = path.read_text("utf-8")
+        return stat, parse(yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
     except OSError as error:
         raise ConfigError(f"{where} cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
