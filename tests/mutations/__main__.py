@@ -13,7 +13,9 @@ did not, or its line is gone; 2 wrong usage.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import queue
+import signal
 import subprocess
 import sys
 import tempfile
@@ -43,6 +45,9 @@ def main() -> int:
         help="what it covers, or a part of its file or of what it is about; may be repeated",
     )  # fmt: skip
     options = parser.parse_args()
+    # Who ends it, waits for the tests that run, and leaves no copies behind.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     entries = listed.read()
     wrong = listed.problems(entries)
     wrong += [f"{name}: no entry covers it" for name in listed.uncovered(entries, GROUPS)]
@@ -75,7 +80,11 @@ def _try(entries: Sequence[Weakened]) -> int:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="weakened-") as scratch:
         copies = [Copy(Path(scratch) / str(number)) for number in range(_COPIES)]
-        outcomes, red = _tried(copies, entries)
+        try:
+            outcomes, red = _tried(copies, entries)
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_IGN)  # deleting the copies takes a moment
     for test in red:
         print(f"FAILED {test}: it does not pass even though nothing was changed")
     skipped = [one for one in outcomes if one.is_skipped]
@@ -120,8 +129,17 @@ def _tried(copies: Sequence[Copy], entries: Sequence[Weakened]) -> tuple[list[Ou
     threads = [threading.Thread(target=work, args=(i,)) for i in range(len(copies))]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    try:
+        for thread in threads:
+            thread.join()
+    except KeyboardInterrupt:
+        # The copies are deleted next: first let go of them.
+        with contextlib.suppress(queue.Empty):
+            while True:
+                todo.get_nowait()
+        for thread in threads:
+            thread.join()
+        raise
     if errors:
         raise errors[0]
     return outcomes, red

@@ -80,6 +80,8 @@ class Copy:
             return []
         first = self.run(tests)
         failed = first.with_outcome("failed") + first.unfinished()
+        if first.finished not in (None, 1):  # it was broken off
+            return first.broken + failed
         return first.broken + [
             test
             for test in failed
