@@ -23,6 +23,7 @@ import contextlib
 import json
 import os
 import shutil
+import threading
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -131,6 +132,7 @@ class Localizer:
         self._on_bad_package = on_bad_package
         self._supervisor_id = supervisor_id
         self._signed = signed
+        self._replacing = threading.Lock()  # while a topology gives way to its next version
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._bad: dict[str, tuple[float, str]] = {}  # topology -> until when, why
 
@@ -206,6 +208,20 @@ class Localizer:
         except (LocalizeError, OSError, ValueError):
             return False
 
+    def _runs_as_signed(self, topology_id: str, hashes: Mapping[str, str]) -> bool:
+        """Whether workers that run may go on. One that was launched before the cluster was secured
+        has nothing signed here: its code and its configuration tell, as its package, which is here
+        unpacked only, never changes. A new worker begins with nothing but what was signed."""
+        path, names = self.path_of(topology_id), _blob_names(topology_id)
+        with self._replacing:
+            if (path / _SIGNED).exists():
+                return self.is_as_signed(topology_id)
+            try:
+                kept = {key: name for key, name in names.items() if name in (_CODE, _CONF)}
+                return all(hash_of(path / name) == hashes[key] for key, name in kept.items())
+            except OSError:
+                return False
+
     def _hashes(self, topology_id: str) -> dict[str, str]:
         """The signed hashes of a topology's own blobs. Raises LocalizeError."""
         assert self._signed is not None
@@ -259,8 +275,8 @@ class Localizer:
         """Whether Nimbus has another version than this disk; in a secured cluster, whether it has
         signed another one. Raises LocalizeError if that cannot be found out now."""
         if self._signed is not None:
-            self._hashes(topology_id)
-            return not await asyncio.to_thread(self.is_as_signed, topology_id)
+            hashes = self._hashes(topology_id)
+            return not await asyncio.to_thread(self._runs_as_signed, topology_id, hashes)
         keys = list(_blob_names(topology_id))
         try:
             here = json.loads(await asyncio.to_thread(self._read_versions, topology_id))
@@ -274,7 +290,8 @@ class Localizer:
         return any(here.get(key) != there[key] for key in keys)
 
     def _read_versions(self, topology_id: str) -> bytes:
-        return (self.path_of(topology_id) / _VERSIONS).read_bytes()
+        with self._replacing:
+            return (self.path_of(topology_id) / _VERSIONS).read_bytes()
 
     async def remove(self, topology_id: str) -> None:
         """Remove a topology from this disk; no worker of it may be running."""
@@ -284,13 +301,21 @@ class Localizer:
 
     def _remove(self, topology_id: str) -> None:
         """The name disappears at once, the files after it."""
+        self._remove_aside(self._set_aside(topology_id))
+
+    def _set_aside(self, topology_id: str) -> Path | None:
+        """Take a topology's name away; where its files are now, if there were any."""
         doomed = self._temporary / f"removed-{uuid.uuid4()}"
         try:
             os.rename(self.path_of(topology_id), doomed)
         except FileNotFoundError:
-            return
-        shutil.rmtree(doomed, ignore_errors=True)
-        self._environments.remove_unused()
+            return None
+        return doomed
+
+    def _remove_aside(self, doomed: Path | None) -> None:
+        if doomed is not None:
+            shutil.rmtree(doomed, ignore_errors=True)
+            self._environments.remove_unused()
 
     async def close(self) -> None:
         """Abandon the downloads that are under way."""
@@ -433,9 +458,11 @@ class Localizer:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             for uid in readers(self.path_of(topology_id)):
                 let_in(folder, uid)  # its workers on other slots keep reading
-        self._remove(topology_id)
-        os.rename(folder, self.path_of(topology_id))
+        with self._replacing:
+            old = self._set_aside(topology_id)
+            os.rename(folder, self.path_of(topology_id))
         sync_dir(self._stormdist)
+        self._remove_aside(old)
 
 
 _PACKAGE = "stormjar.jar"

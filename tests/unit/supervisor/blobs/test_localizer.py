@@ -352,3 +352,42 @@ async def test_a_topology_changes_when_its_record_does(tmp_path: Path, blobs: Bl
     topology = localizer.read(TOPOLOGY)
     assert topology is not None
     assert topology.conf == {"topology.workers": 2}
+
+
+async def test_a_topology_of_the_open_cluster_has_not_changed_by_being_signed(
+    localizer: Localizer, tmp_path: Path, blobs: Blobs
+) -> None:
+    """Its workers run on, but none is launched before what is here was fetched as signed."""
+    signed = Signed()
+    signed.sign(blobs)
+    await localizer.localize(TOPOLOGY)
+    localizer = signed_localizer(tmp_path, blobs, signed)
+    assert not await localizer.changed(TOPOLOGY)
+    assert not localizer.is_as_signed(TOPOLOGY)
+    blobs.more[conf_blob_key(TOPOLOGY)] = b'{"topology.workers": 2}'
+    signed.sign(blobs)
+    assert await localizer.changed(TOPOLOGY)  # rebalanced since
+    blobs.more[conf_blob_key(TOPOLOGY)] = b"{}"
+    signed.sign(blobs)
+    await localizer.localize(TOPOLOGY)
+    assert localizer.is_as_signed(TOPOLOGY)
+    assert not await localizer.changed(TOPOLOGY)
+
+
+async def test_a_topology_is_there_while_its_old_files_are_removed(
+    localizer: Localizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its workers on other slots read it, and would end if it seemed to have changed."""
+    await localizer.localize(TOPOLOGY)
+    (localizer.path_of(TOPOLOGY) / "stormconf.ser").unlink()
+    there: list[bool] = []
+    remove = shutil.rmtree
+
+    def look(path: Path, **how: bool) -> None:
+        if path.name.startswith("removed-"):
+            there.append(localizer.read(TOPOLOGY) is not None)
+        remove(path, **how)
+
+    monkeypatch.setattr(shutil, "rmtree", look)
+    await localizer.localize(TOPOLOGY)
+    assert there == [True]
