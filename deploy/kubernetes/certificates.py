@@ -5,8 +5,9 @@
 
 The CA is made in the folder `ca` (--dir) at the first call: it stays on the machine of whoever
 calls, and is in no Secret. Each call prints all Secrets anew, with the certificates in the folder
-`issued` of the CA's; those that are missing, or in the second half of their life, are made. After a
-change, restart the pods that have them: kubectl -n squall rollout restart statefulset.
+`issued` of the CA's, also those of pods beyond the numbers given (--supervisor 5); those that are
+missing, revoked, or in the second half of their life, are made. After a change, restart the pods
+that have them: kubectl -n squall rollout restart statefulset.
 
 For each user there are a certificate, for `storm login`, in the folder `issued`, and an account in
 the ConfigMap `squall-accounts`, as which the workers of the user's topologies run.
@@ -73,13 +74,22 @@ def secrets(
     ]
     for name, (_, roles) in SETS.items():
         files: dict[str, str] = {}
-        for number in range(sizes[name]):
+        # A call for fewer pods, or for none by name, takes no certificate from those that run.
+        for number in range(max(sizes[name], _pods_of(issued, roles[0], name))):
             for role in roles:
                 hosts = hosts_of(name, number)
                 for path in issue(role, f"{name}-{number}", hosts):
                     files[f"{role.value}-{number}{path.suffix}"] = path.read_text()
         found.append(_manifest("Secret", f"squall-{name}", files))
     return found
+
+
+def _pods_of(issued: Path, role: Role, name: str) -> int:
+    """For how many pods of a StatefulSet there are certificates."""
+    count = 0
+    while (issued / f"{role.value}-{name}-{count}.pem").exists():
+        count += 1
+    return count
 
 
 def _manifest(kind: str, name: str, files: dict[str, str]) -> dict[str, Any]:

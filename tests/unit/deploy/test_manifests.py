@@ -140,6 +140,19 @@ def test_each_pod_has_its_certificate_in_the_secret_of_its_set(
     assert again == {name: one for name, one in by_name.items() if name != "squall-accounts"}
 
 
+def test_a_call_takes_no_certificate_from_a_pod(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which would not start again."""
+    made = []
+    for more in (["--supervisor", "4"], ["--user", "alice"], ["--supervisor", "2"]):
+        assert certificates.main(["--dir", str(tmp_path / "ca"), *more]) == 0
+        found = yaml.safe_load_all(capsys.readouterr().out)
+        made.append({one["metadata"]["name"]: one for one in found}["squall-supervisor"])
+    assert "supervisor-3.pem" in made[0]["data"]
+    assert made == [made[0]] * 3
+
+
 def test_a_user_who_can_be_none_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
