@@ -95,11 +95,16 @@ class EnrolmentRefusedError(Exception):
     """The CA does not give this certificate here; the text says why."""
 
 
+def check_user(folder: Folder, uid: int) -> None:
+    """Raises EnrolmentRefusedError for a user that gets nothing in the folder."""
+    if uid != folder.uid:
+        raise EnrolmentRefusedError(f"the user with the id {uid} gets no certificates here")
+
+
 def decide(folder: Folder, uid: int, line: bytes) -> Request:
     """The request in a line, if the user may make it in this folder. Raises
     EnrolmentRefusedError."""
-    if uid != folder.uid:
-        raise EnrolmentRefusedError(f"the user with the id {uid} gets no certificates here")
+    check_user(folder, uid)
     try:
         asked = json.loads(line)
         role, name, hosts = Role(asked["role"]), asked["name"], asked["hosts"]
@@ -215,17 +220,19 @@ class EnrolmentServer:
         peer = writer.get_extra_info("socket")
         _, uid, _ = _PEER.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
         try:
+            # Before anything is read: a worker cannot keep connections open here.
+            check_user(folder, uid)
             async with asyncio.timeout(_ASK_SECS):
                 line = await reader.readline()
             answer = self._issue(decide(folder, uid, line))
         except (EnrolmentRefusedError, SquallError) as error:
             print(f"refused at {folder.path}: {error}", flush=True)
             answer = {"error": str(error)}
+        except (TimeoutError, ConnectionError, ValueError):  # no line, or one that is too long
+            answer = {"error": "this is not a request for a certificate"}
         except OSError as error:
             print(f"error at {folder.path}: {error}", flush=True)
             answer = {"error": f"the CA cannot write its files: {error.strerror}"}
-        except (TimeoutError, ValueError):  # no line, or one that is too long
-            answer = {"error": "this is not a request for a certificate"}
         with contextlib.suppress(OSError):
             writer.write(json.dumps(answer).encode() + b"\n")
             await writer.drain()

@@ -100,6 +100,25 @@ def test_garbage_neither_stops_the_ca_nor_hangs(tmp_path: Path, sent: bytes) -> 
     serve_and(tmp_path, act)
 
 
+def test_one_who_says_nothing_has_asked_for_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(enrolment, "_ASK_SECS", 0.1)
+    assert b"not a request" in serve_and(tmp_path, listen_only)
+
+
+def test_another_user_is_refused_before_it_says_anything(tmp_path: Path) -> None:
+    """A worker beside its supervisor could hold all of the CA's connections."""
+    assert b"gets no certificates" in serve_and(tmp_path, listen_only, uid=os.getuid() + 1)
+
+
+def listen_only(folder: Path) -> bytes:
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(30)
+        sock.connect(str(folder / "ca.sock"))
+        return sock.makefile("rb").readline()
+
+
 def test_a_ca_that_is_away_is_said(tmp_path: Path) -> None:
     with pytest.raises(SquallError, match="does not answer") as error:
         obtain(tmp_path, Role.USER, "alice", [], tmp_path / "own", wait_secs=0)
