@@ -39,6 +39,8 @@ from squall_common.security.certificates import (
     read_certificate,
 )
 from squall_common.security.identity import IdentityError, Role
+from squall_common.security.jws import SignatureError
+from squall_common.security.revocation import RevokedCertificates
 
 SOCKET, CA, REVOKED, ACCOUNTS = "ca.sock", "ca.pem", "revoked.jws", "accounts"
 # Users that are made for the cluster: above those of distributions.
@@ -255,8 +257,8 @@ def obtain(
     folder: Path, role: Role, name: str, hosts: Sequence[str], out: Path, *, wait_secs: float = 60.0
 ) -> tuple[Path, Path]:
     """The paths of a certificate and its key in the folder `out`, which only we may enter: those
-    that are there if they are for this name and these hosts and in the first half of their life,
-    else new ones from the CA that serves `folder`. Raises SquallError."""
+    that are there if they are for this name and these hosts, in the first half of their life and
+    not revoked, else new ones from the CA that serves `folder`. Raises SquallError."""
     certificate, key = out / f"{role.value}.pem", out / f"{role.value}.key"
     wanted = Request(role, name, tuple(hosts))
     at = time.time() + _RENEW_SECS
@@ -278,11 +280,16 @@ def is_issued(
     ca: Path, certificate: Path, role: Role, name: str, hosts: Sequence[str], at: float
 ) -> bool:
     """Whether a file is a certificate of the CA for this name and these hosts, with its key beside
-    it, and valid at a time (seconds since the epoch)."""
+    it, valid at a time (seconds since the epoch), and not revoked by the list beside the CA's
+    certificate."""
     try:
         issuer, found = (read_certificate(path.read_bytes()) for path in (ca, certificate))
-        holder = check_issued(found, issuer, cluster_of(issuer), at)
-    except (OSError, CertificateError, IdentityError):
+        cluster = cluster_of(issuer)
+        holder = check_issued(found, issuer, cluster, at)
+        text = ca.with_name(REVOKED).read_text("ascii")
+        if found.serial_number in RevokedCertificates.verify(text, cluster, issuer).serials:
+            return False
+    except (OSError, UnicodeDecodeError, CertificateError, IdentityError, SignatureError):
         return False
     same = (holder.role, holder.name) == (role, name) and hosts_of(found) == set(hosts)
     return same and certificate.with_suffix(".key").exists()

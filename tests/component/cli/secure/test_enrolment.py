@@ -86,6 +86,26 @@ def test_all_folders_have_the_newest_files(tmp_path: Path) -> None:
     serve_and(tmp_path, act)
 
 
+def test_another_certificate_follows_a_revoked_one(tmp_path: Path) -> None:
+    """It is the next start's: nobody has to find the files of a container."""
+
+    def act(folder: Path) -> None:
+        def get() -> int:
+            file, _ = obtain(folder, Role.SUPERVISOR, "n1", ["n1"], tmp_path / "own")
+            return read_certificate(file.read_bytes()).serial_number
+
+        first = get()
+        authority = AuthorityFolder(tmp_path / "ca")
+        authority.revoke(f"{first:x}")
+        newest = authority.revoked.read_bytes()
+        wait_for("the copy", lambda: (folder / "revoked.jws").read_bytes() == newest, 30.0)
+        second = get()
+        assert second != first
+        assert get() == second
+
+    serve_and(tmp_path, act)
+
+
 @pytest.mark.parametrize("sent", [b"x" * 20_000, b"{}\n", b""])
 def test_garbage_neither_stops_the_ca_nor_hangs(tmp_path: Path, sent: bytes) -> None:
     def act(folder: Path) -> None:
