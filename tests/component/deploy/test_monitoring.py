@@ -27,7 +27,9 @@ def test_promtool_accepts_the_rules() -> None:
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool (Debian: prometheus)")
-@pytest.mark.parametrize("name", ["prometheus.yaml", "prometheus-open.yaml"])
+@pytest.mark.parametrize(
+    "name", [path.name for path in sorted(MONITORING.glob("prometheus*.yaml"))]
+)
 def test_promtool_accepts_the_configuration(name: str) -> None:
     done = subprocess.run(
         ["promtool", "check", "config", "--syntax-only", MONITORING / name],

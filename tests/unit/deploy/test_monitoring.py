@@ -108,7 +108,7 @@ def test_of_a_secured_cluster_the_same_daemons_are_read_over_tls_with_a_certific
         (found,) = {int(one.rpartition(":")[2]) for one in job["static_configs"][0]["targets"]}
         return found
 
-    plain, secured = by_name("prometheus.yaml"), by_name("prometheus-secured.yaml")
+    plain, secured = by_name("prometheus.yaml"), by_name("prometheus-hosts.yaml")
     assert {name: port(job) for name, job in secured.items()} == {
         name: port(job) for name, job in plain.items()
     }
