@@ -85,6 +85,8 @@ def confirm(settings: Settings, folder: Path) -> None:
     """Sign what 'begin' has shown, while no Nimbus runs."""
     from squall_cli.secure.authority_folder import AuthorityFolder
     from squall_common.cluster import paths
+    from squall_common.cluster.store import NODE_BYTES_MAX
+    from squall_common.errors import SquallError
 
     procedure, authority = _read(folder), AuthorityFolder(folder).load()
     with _open_cluster(settings) as client:
@@ -92,6 +94,12 @@ def confirm(settings: Settings, folder: Path) -> None:
         found = procedure.confirmed(topologies, _nimbuses(client))
         owners = {one.id: found.owner(one) or "" for one in topologies}
         text = _signed(takeover, owners).sign(authority.cluster, authority.key)
+        if len(text) > NODE_BYTES_MAX:
+            raise SquallError(
+                f"{len(topologies)} topologies are too many to confirm at once: signed, they have "
+                f"{len(text)} bytes, and a node of ZooKeeper has at most {NODE_BYTES_MAX}",
+                hint="Kill the largest, and submit them again to the secured cluster.",
+            )
         # First: a kill in between, and it is confirmed again.
         _write(found, folder)
         client.ensure_path(paths.SECURITY)

@@ -9,6 +9,7 @@ time is over, it counts no longer.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -51,8 +52,8 @@ class Takeover:
         topologies = {
             name: {
                 "owner": one.owner,
-                "base": b64(one.base),
-                "assignment": None if one.assignment is None else b64(one.assignment),
+                "base": _packed(one.base),
+                "assignment": None if one.assignment is None else _packed(one.assignment),
             }
             for name, one in self.topologies.items()
         }
@@ -94,5 +95,20 @@ def _taken(value: Mapping[str, Any]) -> Taken:
         raise SignatureError("a topology has no owner")
     assignment = value["assignment"]
     return Taken(
-        owner, unb64(str(value["base"])), None if assignment is None else unb64(str(assignment))
+        owner,
+        _unpacked(str(value["base"])),
+        None if assignment is None else _unpacked(str(assignment)),
     )
+
+
+def _packed(value: bytes) -> str:
+    """Compressed: all topologies are to fit into one node of ZooKeeper."""
+    return b64(zlib.compress(value))
+
+
+def _unpacked(text: str) -> bytes:
+    """Raises SignatureError. (What it unpacks to is not bounded: the CA has signed it.)"""
+    try:
+        return zlib.decompress(unb64(text))
+    except zlib.error:
+        raise SignatureError("it cannot be read") from None

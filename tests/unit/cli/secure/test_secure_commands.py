@@ -3,6 +3,7 @@ then repeated."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -148,3 +149,16 @@ def test_it_says_what_comes_next_and_can_be_given_up(
     assert said("status")[0] == 1
     nodes.values[paths.CATALOG] = b"x"
     assert "this cluster is secured" in said("begin")[1]
+
+
+def test_more_than_a_node_of_zookeeper_holds_is_refused(
+    nodes: Nodes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "ca"
+    AuthorityFolder(folder).create("prod")
+    del nodes.values[paths.nimbus("nimbus1", 6627)]
+    nodes.values[paths.assignment(WORDS)] = os.urandom(700_000)
+    assert run(["admin", "secure", "begin", "--owner", "words=alice", "--dir", str(folder)]) == 0
+    assert run(["admin", "secure", "confirm", "--dir", str(folder)]) == 1
+    assert "are too many to confirm at once" in capsys.readouterr().err
+    assert paths.TAKEOVER not in nodes.values

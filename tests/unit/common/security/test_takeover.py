@@ -6,10 +6,14 @@ import time
 
 import pytest
 
+from squall_common.cluster import codec
+from squall_common.cluster.store import NODE_BYTES_MAX
+from squall_common.cluster.values import Assignment
 from squall_common.security import jws
 from squall_common.security.certificates import Authority
 from squall_common.security.jws import SignatureError
 from squall_common.security.takeover import TAKEOVER_SECS, Taken, Takeover
+from squall_common.topology.model import Executor, WorkerSlot
 
 NOW = time.time()
 CA = Authority.create("prod", NOW, days=30)
@@ -23,6 +27,17 @@ TAKEOVER = Takeover(
 def test_it_is_read_as_it_was_signed() -> None:
     text = TAKEOVER.sign("prod", CA.key)
     assert Takeover.verify(text + "\n", "prod", CA.certificate, NOW) == TAKEOVER
+
+
+def test_hundreds_of_topologies_fit_into_a_node_of_zookeeper() -> None:
+    slots = {Executor(n, n): WorkerSlot(f"supervisor-{n % 5}", 6700 + n % 4) for n in range(1, 201)}
+    hosts = {f"supervisor-{n}": f"host-{n}.example.com" for n in range(5)}
+    starts = dict.fromkeys(slots, 1_700_000_000)
+    place = codec.encode_assignment(Assignment("", hosts, slots, starts))
+    taken = {f"words-{n}-1700000000": Taken("alice", b"base", place) for n in range(300)}
+    blobs = {f"{name}-{end}": "0" * 64 for name in taken for end in ("stormcode", "stormconf")}
+    text = Takeover(taken, blobs, int(NOW)).sign("prod", CA.key)
+    assert len(text) < NODE_BYTES_MAX
 
 
 @pytest.mark.parametrize("later", [TAKEOVER_SECS + 5, -3600])
