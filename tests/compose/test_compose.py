@@ -74,6 +74,8 @@ def test_a_cluster_in_containers_loses_nothing(docker: Docker) -> None:
             cluster.submit_ledger(ledger, workers=WORKERS, conf=TOPOLOGY)
             ledger.wait_done(100, timeout_secs=150)
             _check_encrypted(cluster)
+            if prometheus is not None:
+                start_monitoring(cluster)  # it reads all pages meanwhile
             start = time.monotonic()
             check_intruders(cluster)
             print(f"intruders: {time.monotonic() - start:.1f} s", flush=True)
@@ -98,10 +100,16 @@ def test_a_cluster_in_containers_loses_nothing(docker: Docker) -> None:
         assert docker.run(kind, "ls", "-q", "--filter", project).split() == [], kind
 
 
+MONITORING = ("prometheus-certificate", "prometheus")
+
+
+def start_monitoring(cluster: ComposeCluster) -> None:
+    up = ("up", "--detach", "--no-build", "--no-deps")
+    cluster.compose("--profile", "monitoring", *up, *MONITORING)
+
+
 def check_monitoring(cluster: ComposeCluster) -> None:
     """Prometheus reads every page that it is told of, by its certificate, and has the rules."""
-    up = ("up", "--detach", "--no-build", "--no-deps", "prometheus-certificate", "prometheus")
-    cluster.compose("--profile", "monitoring", *up)
     host, port = cluster.published("prometheus", 9090)
     assert host == "127.0.0.1"
 
@@ -127,7 +135,7 @@ def check_monitoring(cluster: ComposeCluster) -> None:
     rules = [rule for group in ask("rules")["groups"] for rule in group["rules"]]
     assert len(rules) > 5
     assert all(rule["health"] != "err" for rule in rules)
-    cluster.compose("--profile", "monitoring", "rm", "--stop", "--force", *up[4:])
+    cluster.compose("--profile", "monitoring", "rm", "--stop", "--force", *MONITORING)
 
 
 def _check_containers(cluster: ComposeCluster) -> None:

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,8 @@ class Intruder:
 
     async def run(self) -> dict[str, str]:
         """All outcomes."""
+        # By itself a machine with two cores has six threads, and what is refused late takes long.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(16))
         tries = [
             self.thrift(),
             self.http(),
@@ -174,42 +177,50 @@ class Intruder:
 
     async def workers(self) -> None:
         """Whether a worker's port takes messages of somebody without the topology's key."""
-        await asyncio.to_thread(self._workers)
+        import zmq
 
-    def _workers(self) -> None:
+        context = zmq.Context()
+        ports = [(host, port) for host, port in self.plan["zeromq"]]
+        # At once: one that answers nothing is waited for.
+        await asyncio.gather(
+            *(
+                asyncio.to_thread(self._worker, context, host, port, curve)
+                for host, port in ports
+                for curve in (False, True)
+            )
+        )
+        context.term()
+
+    def _worker(self, context: Any, host: str, port: int, curve: bool) -> None:
         import zmq
         from zmq.utils.monitor import recv_monitor_message
 
-        context = zmq.Context()
-        for host, port in self.plan["zeromq"]:
-            for curve in (False, True):
-                sock = context.socket(zmq.DEALER)
-                sock.linger = 0
-                if curve:
-                    # A key of its own, and a guess at the server's.
-                    sock.curve_publickey, sock.curve_secretkey = zmq.curve_keypair()
-                    sock.curve_serverkey = zmq.curve_keypair()[0]
-                monitor = sock.get_monitor_socket()
-                monitor.rcvtimeo = 3000
-                sock.connect(f"tcp://{host}:{port}")
-                said = "refused: no handshake"
-                deadline = time.monotonic() + 3
-                try:
-                    # (A closed port is tried again and again.)
-                    while time.monotonic() < deadline:
-                        event = recv_monitor_message(monitor)["event"]
-                        if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
-                            said = "GOT a handshake"
-                            break
-                        if event in (zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, zmq.EVENT_DISCONNECTED):
-                            break
-                except zmq.Again:
-                    pass
-                sock.disable_monitor()
-                monitor.close()
-                sock.close()
-                self.note(f"{host}:{port} zeromq {'curve' if curve else 'null'}", said)
-        context.term()
+        sock = context.socket(zmq.DEALER)
+        sock.linger = 0
+        if curve:
+            # A key of its own, and a guess at the server's.
+            sock.curve_publickey, sock.curve_secretkey = zmq.curve_keypair()
+            sock.curve_serverkey = zmq.curve_keypair()[0]
+        monitor = sock.get_monitor_socket()
+        monitor.rcvtimeo = 3000
+        sock.connect(f"tcp://{host}:{port}")
+        said = "refused: no handshake"
+        deadline = time.monotonic() + 3
+        try:
+            # (A closed port is tried again and again.)
+            while time.monotonic() < deadline:
+                event = recv_monitor_message(monitor)["event"]
+                if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                    said = "GOT a handshake"
+                    break
+                if event in (zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, zmq.EVENT_DISCONNECTED):
+                    break
+        except zmq.Again:
+            pass
+        sock.disable_monitor()
+        monitor.close()
+        sock.close()
+        self.note(f"{host}:{port} zeromq {'curve' if curve else 'null'}", said)
 
     async def plain_port(self, host: str, port: int) -> None:
         """Whether a port can be reached at all that must not be."""
