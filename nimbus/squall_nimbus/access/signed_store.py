@@ -111,6 +111,7 @@ class SignedStore(StoreProxy):
         self._pending_since: float | None = None  # monotonic: since when it could be
         self._is_foreign = False  # whether topologies of an open cluster are all there is
         self._mirrors = Mirrors(inner, lambda: ledger.catalog.topologies)
+        self._mirrors_due = True  # the leader before may have ended before it wrote them
         self._due: dict[str, dict[str, str]] = {}  # topology -> hashes that its record lacks
         self._checked: frozenset[int] | None = None  # revocations at the last round
         self._registrations: dict[str, int] = {}  # node -> the highest number seen
@@ -214,7 +215,7 @@ class SignedStore(StoreProxy):
 
     def expire(self) -> None:
         """Read ZooKeeper before the next answer: this Nimbus begins to lead."""
-        self._stale = True
+        self._stale = self._mirrors_due = True
         self._watched.clear()
 
     async def _fresh(self) -> None:
@@ -731,6 +732,7 @@ class SignedStore(StoreProxy):
         for path in wrong:
             await fence.transaction([Set(path, b"")])
         self._wrong.difference_update(wrong)
+        await self._mirror_all()
         now, revoked = self._clock.time(), frozenset(self._revoked())
         for topology_id, kept in list(self.ledger.states.items()):
             due = self._is_due(kept, now)
@@ -748,6 +750,20 @@ class SignedStore(StoreProxy):
         if revoked != self._checked and self.ledger.catalog_text:
             await fence.transaction([Set(paths.CATALOG, b"")])
         self._checked = revoked
+
+    async def _mirror_all(self) -> None:
+        """Once, when this Nimbus begins to lead."""
+        if not self._mirrors_due:
+            return
+        try:
+            for topology_id in sorted(self.ledger.states):
+                async with self._lock:
+                    if (kept := self.ledger.states.get(topology_id)) is not None:
+                        await self._mirrors.follow({topology_id: kept})
+        except StoreError as error:  # nothing else waits for it: again in the next round
+            log.warning("workers_of_the_open_cluster_not_informed", error=error)
+        else:
+            self._mirrors_due = False
 
     async def _supervisors(self) -> list[str]:
         try:

@@ -303,3 +303,20 @@ async def test_workers_of_the_open_cluster_are_kept_informed(cluster: OpenCluste
     new = "new-4-1700000000"
     await state.create_topology(new, base("new"), guard=leader)
     assert await store.exists(paths.storm(new)) is None
+
+
+async def test_the_next_leader_informs_them_of_what_the_one_before_has_signed_last(
+    cluster: OpenCluster,
+) -> None:
+    """It may have ended between the two, and they would send to a node that is lost."""
+    await cluster.begin()
+    leader = await cluster.nimbus("n1")
+    await leader.lead()
+    await leader.state.put_assignment(WORDS, assignment(("node-2", 6701)), guard=leader)
+    store = cluster.stranger.store
+    await store.set(paths.assignment(WORDS), PLACE)  # as before
+    await (await cluster.nimbus("n2")).lead()
+    value, _ = await store.get(paths.assignment(WORDS))
+    found = codec.decode_assignment("", value)
+    assert list(found.executor_slot.values()) == [WorkerSlot("node-2", 6701)]
+    assert await store.exists(paths.assignment(LINES)) is None
