@@ -18,8 +18,8 @@ from squall_spark.plan import Sink, SparkPlan
 
 
 def check_inputs(plan: SparkPlan, *, streaming: bool = False) -> None:
-    """Raises SquallError for a topic without a name, and for a missing file or folder on this
-    machine."""
+    """Raises SquallError for a topic without a name, for a missing file or folder on this machine,
+    and, if `streaming`, for a file where Spark needs the folder in which files arrive."""
     for stage in plan.stages:
         for source in stage.sources:
             if source.format is Format.KAFKA:
@@ -32,6 +32,13 @@ def check_inputs(plan: SparkPlan, *, streaming: bool = False) -> None:
             found = glob.glob(source.path)
             if not found:
                 raise not_there(source)
+            if streaming and os.path.isfile(source.path):
+                raise SquallError(
+                    f"--input {source.stream}: {source.path} is a file, and a stream reads a folder"
+                    " in which files arrive",
+                    hint=f"give its folder, {os.path.dirname(source.path)}, or a pattern of names;"
+                    " without --streaming the file is read as it is",
+                )
             for path in found[:100]:
                 if not os.access(path, os.R_OK):
                     raise SquallError(

@@ -38,6 +38,16 @@ def test_inputs_that_are_there_or_elsewhere_pass(tmp_path: Path) -> None:
         check_inputs(plan(where))
 
 
+def test_a_stream_of_one_file_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    file.touch()
+    for where in (f"{file}", f"json:{file}"):
+        with pytest.raises(SquallError, match=f"{file} is a file, and a stream reads a folder"):
+            check_inputs(plan(where), streaming=True)
+    for where in (f"{tmp_path}", f"{tmp_path}/*.json"):
+        check_inputs(plan(where), streaming=True)
+
+
 def test_an_output_that_is_there_is_refused(tmp_path: Path) -> None:
     check_outputs(plan("json:/in", f"{tmp_path}/new").sinks)
     with pytest.raises(SquallError, match="already exists"):
