@@ -143,12 +143,14 @@ def run(
     A stream whose types are plain and declared is lazy: it runs when its DataFrame is used, and
     its errors are Spark's. Otherwise its bolts have run when this returns.
 
-    Classes of a notebook's or a program's own (`__main__`) travel to Spark's workers by value;
-    other modules must be importable there. On this machine they are if they are here.
+    Classes of a notebook's own (`__main__`) travel to Spark's workers by value. Modules, also that
+    of a program, must be importable there; on this machine they are if they are here. So a program
+    calls this below `if __name__ == "__main__":`.
 
     Raises SquallError: for a topology that Spark cannot run, for data that does not fit, and with
     the component's error when a tuple fails.
     """
+    _refuse_in_worker()
     made = topology.build() if isinstance(topology, TopologyBuilder) else topology
     made = with_parallelism(made, parallelism or {})
     given, sources = _inputs(inputs or {})
@@ -167,6 +169,16 @@ def run(
     code = _code(plan, session)
     return _computed(session, plan, code, given, OnBadRecord.parse(on_bad_record), written,
                      overwrite=overwrite, progress=progress)  # fmt: skip
+
+
+def _refuse_in_worker() -> None:
+    """A Python worker of Spark imports the program that has the components."""
+    pyspark = sys.modules.get("pyspark")
+    if pyspark is not None and pyspark.TaskContext.get() is not None:
+        raise SquallError(
+            "squall_spark.run was called by one of Spark's workers, which imports the module of a "
+            'component: put the call below `if __name__ == "__main__":`'
+        )
 
 
 def _computed(
