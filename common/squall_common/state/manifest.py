@@ -1,6 +1,6 @@
 """The manifest of an epoch: everything that is needed to go back to it.
 
-MAGIC       8 bytes; the last one is the version of the format
+MAGIC       8 bytes; the last one is the version of the format, the first that says all of it
 CRC-32      of the rest
 msgpack     `Manifest`
 """
@@ -15,8 +15,9 @@ import msgspec
 from squall_common.state.errors import StateDamagedError
 from squall_common.state.segment import SegmentRef
 
-VERSION = 1
-MAGIC = b"SQSTMAN" + bytes([VERSION])
+# 2: there is `progress`, without which a reader of version 1 would begin with no windows.
+VERSION = 2
+MAGIC = b"SQSTMAN"
 _HEAD = struct.Struct("<8sI")
 
 
@@ -48,6 +49,12 @@ class Manifest(msgspec.Struct, frozen=True, array_like=True):
     time_ms: int = 0  # when it was taken, since 1970
 
     @property
+    def version(self) -> int:
+        """The first version of the format that says all of it."""
+        parts = (task for component in self.components.values() for task in component.tasks)
+        return 2 if any(task.progress for task in parts) else 1
+
+    @property
     def segments(self) -> list[SegmentRef]:
         """All segments that it needs."""
         return [
@@ -70,7 +77,7 @@ _decode = msgspec.msgpack.Decoder(Manifest).decode
 def encode_manifest(manifest: Manifest) -> bytes:
     """The bytes to store."""
     body = _encode(manifest)
-    return _HEAD.pack(MAGIC, zlib.crc32(body)) + body
+    return _HEAD.pack(MAGIC + bytes([manifest.version]), zlib.crc32(body)) + body
 
 
 def decode_manifest(data: bytes, name: str) -> Manifest:
@@ -78,9 +85,9 @@ def decode_manifest(data: bytes, name: str) -> Manifest:
     if len(data) < _HEAD.size:
         raise _damaged(name, "it is too short")
     magic, checksum = _HEAD.unpack(data[: _HEAD.size])
-    if magic[:-1] != MAGIC[:-1]:
+    if magic[:-1] != MAGIC:
         raise _damaged(name, "it is not a manifest")
-    if magic != MAGIC:
+    if not 1 <= magic[-1] <= VERSION:
         raise _damaged(name, f"its format has version {magic[-1]}, and this is {VERSION}")
     body = data[_HEAD.size :]
     if zlib.crc32(body) != checksum:

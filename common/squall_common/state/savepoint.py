@@ -7,7 +7,7 @@ The place is a URL. By default it is `topology.state.url/TOPOLOGY/savepoints/NAM
 of it is needed to start from it, and nothing of a running topology ever deletes it. The head is
 written last: a place without one is not a savepoint.
 
-    head    MAGIC (8 bytes; the last one is the version), CRC-32 of the rest, msgpack `Savepoint`
+    head    MAGIC and the version of its manifest (8 bytes), CRC-32 of the rest, msgpack `Savepoint`
 
 A savepoint is read without the topology's code: positions and rows of sinks stay opaque.
 """
@@ -24,11 +24,10 @@ import msgspec
 from squall_common.names import character_error
 from squall_common.state.checkpoint_store import CheckpointStore
 from squall_common.state.errors import StateDamagedError, StateError
-from squall_common.state.manifest import ComponentPart, Manifest
+from squall_common.state.manifest import VERSION, ComponentPart, Manifest
 from squall_common.state.segment import Segment, SegmentRef, damaged
 
-VERSION = 1
-MAGIC = b"SQSTSAV" + bytes([VERSION])
+MAGIC = b"SQSTSAV"
 HEAD_NAME = "savepoint"
 FOLDER = "savepoints"
 _HEAD = struct.Struct("<8sI")
@@ -149,16 +148,16 @@ def read_segment(store: CheckpointStore, ref: SegmentRef) -> bytes:
 def encode_savepoint(savepoint: Savepoint) -> bytes:
     """The bytes of the head."""
     body = _encode(savepoint)
-    return _HEAD.pack(MAGIC, zlib.crc32(body)) + body
+    return _HEAD.pack(MAGIC + bytes([savepoint.manifest.version]), zlib.crc32(body)) + body
 
 
 def decode_savepoint(data: bytes, where: str) -> Savepoint:
     """The inverse; `where` is for the error. Raises StateDamagedError."""
     magic, checksum = _HEAD.unpack(data[: _HEAD.size].ljust(_HEAD.size, b"\0"))
     body = data[_HEAD.size :]
-    if magic[:-1] != MAGIC[:-1]:
+    if magic[:-1] != MAGIC:
         raise _damaged(where, "it is not the head of a savepoint")
-    if magic != MAGIC:
+    if not 1 <= magic[-1] <= VERSION:
         raise _damaged(where, f"its format has version {magic[-1]}, and this is {VERSION}")
     if zlib.crc32(body) != checksum:
         raise _damaged(where, "its checksum differs")

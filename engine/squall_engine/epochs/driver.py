@@ -317,7 +317,7 @@ class EpochDriver:
         return key_of
 
     def window_grouping(self, component: str) -> WindowGrouping | None:
-        """How the input of a component is grouped, if all of it is by fields."""
+        """How the input of a component is grouped, if all of it is by the same fields."""
         inputs = self._plan.topology.components[component].inputs
         users = [one for source, one in inputs.items() if not is_system_id(source.component)]
         key_of, groups = self.key_of(component), self.groups_of(component)
@@ -325,8 +325,10 @@ class EpochDriver:
             return None
         if key_of is None or groups is None:
             return None
-        fields = frozenset(name for one in users for name in one.fields or ())
-        return WindowGrouping(fields, groups, key_of)
+        # In one order: the key group of (a, b) is not that of (b, a).
+        if len(ways := {tuple(one.fields or ()) for one in users}) != 1:
+            return None
+        return WindowGrouping(frozenset(*ways), groups, key_of)
 
     def columns_key(self, component: str) -> ColumnKeysOf:
         """What finds the keys of the rows of columns."""
@@ -566,9 +568,12 @@ class EpochDriver:
 
     def _take(self, kept: _Kept, epoch: int) -> None:
         full = kept.epochs.wants_full(epoch)
-        changes, older, positions, progress = None, kept.older, None, b""
+        changes, older, positions = None, kept.older, None
+        progress: bytes | None = b""
         if kept.windowed:
             progress = self._store_windows(kept)
+            if progress is None:
+                return
         batches: Mapping[Batch, list[Any]] = {}
         if kept.state is not None:
             base = full or not older or wants_base(older, kept.written.values())
@@ -610,9 +615,9 @@ class EpochDriver:
             assert self._fence is not None
             self._fence.add_barrier(slot, Barrier(*kept.name, epoch, full))
 
-    def _store_windows(self, kept: _Kept) -> bytes:
+    def _store_windows(self, kept: _Kept) -> bytes | None:
         """Put what has changed in the windows into the state. Returns how far they are, if they
-        move with their key groups."""
+        move with their key groups; None if they could not be stored, which ends the process."""
         shell, state, codec = kept.user._squall_shell, kept.state, kept.codec
         assert state is not None
         try:
@@ -630,7 +635,7 @@ class EpochDriver:
             return progress
         except SquallError as error:
             self._host.die(error)
-            return b""
+            return None
         finally:
             state.current = NO_KEY
 

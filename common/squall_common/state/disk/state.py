@@ -232,6 +232,7 @@ class DiskState(KeyedState):
         self._on_disk = _Entries(table, codec)
         self._is_full = False  # what a call has changed could not be written
         self._write_entries = write_entries
+        self._try_at = 0  # entries in memory: with fewer, little of them can be written now
         held_max = _HELD_FACTOR * write_entries
         self._values: Any = _Values(self._on_disk, self._write_immutable, held_max)
         self._owners: Any = _Owners(self._on_disk)
@@ -241,6 +242,11 @@ class DiskState(KeyedState):
     def check(self, key: Hashable, value: Any) -> None:
         _bytes_of(key)
         super().check(key, value)
+
+    def put(self, key: Hashable, value: Any) -> None:
+        if self._ttl_secs is not None:
+            _bytes_of(key)  # may refuse the key, so nothing of it is noted before
+        super().put(key, value)
 
     def iterate(self) -> Iterator[tuple[Any, Any]]:
         return self._scanned(lambda _: True)
@@ -262,18 +268,20 @@ class DiskState(KeyedState):
         """In the middle of a call: it may change what it has got. A full disk is no fault of the
         call's: the next snapshot fails."""
         newer = self._on_disk.newer
-        if self._is_full:
+        if self._is_full or len(newer) < self._try_at:
             return
         keep = {
             key: value
             for key, value in newer.items()
             if type(value) not in IMMUTABLE and value is not ABSENT
         }
-        if len(keep) <= len(newer) // 2:
-            try:
-                self._write_newer(keep)
-            except StateStoreError:
-                self._is_full = True
+        if len(keep) > len(newer) // 2:
+            self._try_at = len(newer) * 3 // 2
+            return
+        try:
+            self._write_newer(keep)
+        except StateStoreError:
+            self._is_full = True
 
     def _write_newer(self, keep: Mapping[Hashable, Any] = {}) -> None:
         """Write what is newer than the table to it. Raises StateStoreError, StateValueError."""
@@ -290,6 +298,7 @@ class DiskState(KeyedState):
         found.sort()
         entries.table.write(found, gone)
         entries.written(keep=keep)
+        self._try_at = 0
 
     def _entry_bytes(self, key: Hashable, value: Any, owner: Any) -> bytes:
         if owner is BOUND_OWNER:
@@ -336,6 +345,7 @@ class DiskState(KeyedState):
         for segments in parts:
             for segment in segments:
                 if getattr(segment, "is_base", False) and not self._on_disk.count:
+                    self._write_newer()  # what tasks before this one have deleted
                     self._load_first(segment, wanted)
                 else:
                     self._load_more(segment, wanted)

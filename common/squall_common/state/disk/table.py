@@ -15,7 +15,8 @@ from typing import Any
 from squall_common.errors import describe
 from squall_common.state.errors import StateStoreError
 
-_MAP_BYTES = 1 << 40  # of addresses, not of memory or disk
+# Of addresses, not of memory or disk: the first that the process may have, and then less.
+_MAP_BYTES = (1 << 40, 1 << 37, 1 << 34, 1 << 31)
 _READERS = 64
 _TRANSACTION_BYTES = 16 * 1024 * 1024
 
@@ -43,7 +44,8 @@ class DiskTable:
 
     def __init__(self, folder: str | None = None) -> None:
         """Raises StateStoreError."""
-        self._folder = folder or tempfile.gettempdir()
+        # Without links: the names of open files have none.
+        self._folder = os.path.realpath(folder or tempfile.gettempdir())
         try:
             import lmdb
         except ImportError as error:
@@ -56,16 +58,7 @@ class DiskTable:
         files = (path, path.with_name(f"{path.name}-lock"))
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            self._env = lmdb.open(
-                str(path),
-                subdir=False,
-                map_size=_MAP_BYTES,
-                metasync=False,
-                sync=False,
-                readahead=False,
-                max_readers=_READERS,
-                mode=0o600,
-            )
+            self._env = self._opened(lmdb, path)
             _keep_from_children(str(path))
         except (OSError, lmdb.Error) as error:
             raise self._failed("open", error) from error
@@ -73,6 +66,24 @@ class DiskTable:
             for file in files:
                 file.unlink(missing_ok=True)
         self._reader = self._env.begin()
+
+    def _opened(self, lmdb: Any, path: Path) -> Any:
+        for size in _MAP_BYTES:
+            try:
+                return lmdb.open(
+                    str(path),
+                    subdir=False,
+                    map_size=size,
+                    metasync=False,
+                    sync=False,
+                    readahead=False,
+                    max_readers=_READERS,
+                    mode=0o600,
+                )
+            except lmdb.Error:
+                if size == _MAP_BYTES[-1]:
+                    raise
+        raise AssertionError
 
     def get(self, key: bytes) -> bytes | None:
         """The value of a key; None: there is none."""

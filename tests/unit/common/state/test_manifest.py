@@ -45,3 +45,15 @@ def test_every_truncation_is_noticed() -> None:
     for length in range(len(data)):
         with pytest.raises(StateDamagedError):
             decode_manifest(data[:length], "m")
+
+
+def test_windows_that_move_are_not_for_readers_of_version_1() -> None:
+    """They would begin with no windows, and say nothing."""
+    moving = ComponentPart(128, (TaskPart(progress=b"\x01"),))
+    found = Manifest("words", 3, 7, {"count": moving})
+    assert (MANIFEST.version, found.version) == (1, 2)
+    data = encode_manifest(found)
+    assert data[7] == 2
+    assert decode_manifest(data, "m") == found
+    with pytest.raises(StateDamagedError, match="its format has version 3, and this is 2"):
+        decode_manifest(data[:7] + b"\x03" + data[8:], "m")

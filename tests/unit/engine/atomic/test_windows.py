@@ -391,6 +391,28 @@ def test_windows_without_a_key_keep_their_number_of_tasks(tmp_path: Path) -> Non
             cluster.submit_topology("events", settings, build(3, key))
 
 
+def test_windows_of_inputs_that_are_grouped_in_two_ways_keep_their_number_of_tasks(
+    tmp_path: Path,
+) -> None:
+    """The key group of (a, b) is not that of (b, a): tuples of one window would be in two."""
+
+    def build(tasks: int) -> Any:
+        builder = TopologyBuilder()
+        for name in ("events", "others"):
+            builder.spout(name, Events(rows(100)))
+        windows = tumbling(secs=1, key=("key", "number"), event_time=AT)
+        bolt = builder.bolt("windows", Numbers(windows), parallelism=tasks)
+        bolt.fields("events", "key", "number").fields("others", "number", "key")
+        return builder.build()
+
+    with LocalCluster() as cluster:
+        cluster.submit_topology("events", conf(tmp_path), build(2))
+        cluster.wait_until(lambda: cluster.totals("events")["events"]["emitted"] >= 100, 60.0)
+        cluster.kill_topology("events")
+    with LocalCluster() as cluster, pytest.raises(SquallError, match="'windows' has state"):
+        cluster.submit_topology("events", conf(tmp_path), build(3))
+
+
 def test_a_window_that_fails_leaves_its_tuples_as_dead_letters(tmp_path: Path) -> None:
     poison.add(303)
 

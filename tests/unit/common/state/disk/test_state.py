@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from squall_common.state.disk import state as disk_state
 from squall_common.state.disk.state import DiskState
 from squall_common.state.disk.table import DiskTable
 from squall_common.state.errors import StateError, StateStoreError, StateValueError
-from squall_common.state.key_groups import groups_of_task
+from squall_common.state.key_groups import groups_of_task, key_group
 from squall_common.state.keyed import NO_KEY, KeyedState
 from squall_common.state.segment import Footer, Segment
 from squall_common.state.segment_file import put_segment
@@ -271,3 +272,51 @@ def test_a_segment_may_have_several_blocks_of_a_group(
     assert sorted(key for key, _ in restored.iterate()) == [
         number for number in range(200) if state._group_of(number) in (3, 5)
     ]
+
+
+def test_what_a_task_has_deleted_stays_deleted_when_another_one_joins_it(tmp_path: Path) -> None:
+    store = CheckpointStore(str(tmp_path / "store"))
+    parts = []
+    for index in range(2):
+        one = KeyedState(GROUPS, CODEC)
+        mine = groups_of_task(index, 2, GROUPS)
+        for number in range(40):
+            one.current = f"k{number}"
+            if key_group(one.current, GROUPS) in mine:
+                one.put(one.current, number)
+        one.current = NO_KEY
+        found = [stored(store, f"{index}-1", one.snapshot(1, base=True), index=index, tasks=2)]
+        one.completed(1)
+        if index == 0:
+            for key in list(one.keys()):
+                one.delete(key)
+            found.append(stored(store, f"{index}-2", one.snapshot(2), index=index, tasks=2))
+        parts.append(found)
+    memory, disk = KeyedState(GROUPS, CODEC), on_disk(tmp_path)
+    for state in (memory, disk):
+        state.restore(parts, ALL, bound=False)
+    assert 0 < len(memory) < 40
+    assert shown(disk) == shown(memory)
+
+
+def test_a_key_that_is_refused_is_in_no_way_of_others(tmp_path: Path) -> None:
+    clock = Clock()
+    state = on_disk(tmp_path, ttl_secs=10, clock=clock)
+    state.current = Decimal("1.5")
+    with pytest.raises(StateValueError):
+        state.put(Decimal("1.5"), 1)
+    clock.now += 20
+    state.current = "a"
+    state.put("a", 1)
+    assert shown(state) == {"a": 1}
+
+
+def test_many_values_that_may_change_are_not_looked_through_at_each_put(tmp_path: Path) -> None:
+    state = on_disk(tmp_path)
+    for number in range(100):
+        state.current = f"k{number}"
+        state.put(f"k{number}", [number])
+    assert state._try_at > 50
+    state.snapshot(1)
+    assert state._try_at == 0
+    assert len(shown(state)) == 100

@@ -59,3 +59,23 @@ def test_a_write_may_be_larger_than_a_transaction(
 def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(StateStoreError, match=r"could not open the state .* in .*/none"):
         DiskTable(str(tmp_path / "none"))
+
+
+def test_a_folder_behind_a_link_is_closed_in_children_too(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    table = DiskTable(str(tmp_path / "link"))
+    table.write([(b"a", b"1")])
+    descriptors = [fd for fd in os.listdir("/proc/self/fd") if str(tmp_path) in _target(fd)]
+    assert descriptors
+    assert not any(os.get_inheritable(int(fd)) for fd in descriptors)
+
+
+def test_a_process_with_few_addresses_gets_a_smaller_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_module, "_MAP_BYTES", (1 << 60, 1 << 24))
+    table = DiskTable(str(tmp_path))
+    table.write([(b"a", b"1")])
+    assert table.get(b"a") == b"1"
+    assert list(tmp_path.iterdir()) == []
