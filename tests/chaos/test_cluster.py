@@ -63,9 +63,10 @@ ZOOKEEPER_AWAY_SECS = 30.0 if SOAK else 7.5 * SESSION_SECS
 MEMORY_GROWTH_MAX = 1.1  # R17
 PAUSE_SECS_MAX = 5.0  # R16: without an ack, while all is restarted in turn
 
-# A daemon that starts more slowly (on a machine with ten times the work that it has cores for) is
-# missed: nimbus.supervisor.timeout.secs is 6, nimbus.task.timeout.secs 5. Then tasks are moved.
-AWAY_SECS_MAX = 5.0
+# A supervisor that is back before its session ends is not missed. One that starts more slowly, on
+# a busy machine, is: its workers' heartbeats may then be as old as a session, since they first have
+# to find out that they must report to Nimbus themselves, and tasks are moved.
+AWAY_SECS_MAX = SESSION_SECS
 
 PENDING = 100
 CONF = {"topology.max.spout.pending": PENDING}
