@@ -10,9 +10,12 @@ SECRET_WORDS = (
     r"password|passwd|passphrase|pwd|secret|token|credential|private[._-]?key|auth\.payload"
     r"|api[._-]?key|access[._-]?key|authorization"
 )
-_URL_PASSWORD = re.compile(r"(?P<head>[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@]*:)[^/\s]*(?=@)")
+# Texts are anybody's, so both take a time that grows with the length alone: a match begins where a
+# word begins, and is not tried again at each of its letters.
+_URL_PASSWORD = re.compile(r"(?<=[A-Za-z0-9+.-])(?P<head>://[^/\s:@]*+:)[^/\s]*(?=@)")
 _ASSIGNED = re.compile(
-    rf"(?P<head>(?:{SECRET_WORDS})[\w.-]*[\"']?\s*[=:]\s*)(?:\"[^\"]*\"|'[^']*'|[^\s,;&]+)",
+    rf"(?<![\w.-])(?=[\w.-]*?(?:{SECRET_WORDS}))"
+    r"(?P<head>[\w.-]++[\"']?\s*+[=:]\s*)(?:\"[^\"]*\"|'[^']*'|[^\s,;&]+)",
     re.IGNORECASE,
 )
 
