@@ -71,23 +71,18 @@ class TlsListener:
         await asyncio.gather(*self._handshakes, return_exceptions=True)
         self._accepting = self._socket = None
 
-    def drop_silent(self) -> bool:
-        """End the connection that has been silent for longest; whether there was one."""
-        oldest = next(iter(self._silent), None)
-        if oldest is None:
-            return False
-        oldest.cancel()
-        self._forget(oldest)
-        return True
+    @property
+    def silent(self) -> int:
+        """How many of these have sent nothing."""
+        return len(self._silent)
 
-    def drop_handshake(self) -> bool:
-        """End the handshake that has taken longest; whether there was one."""
-        oldest = next(iter(self._handshakes), None)
-        if oldest is None:
-            return False
-        oldest.cancel()
-        self._forget(oldest)
-        return True
+    def drop(self, *, silent: bool) -> None:
+        """End the oldest connection that has sent nothing, or that has and does not speak TLS yet,
+        if there is one."""
+        oldest = next((one for one in self._handshakes if (one in self._silent) == silent), None)
+        if oldest is not None:
+            oldest.cancel()
+            self._forget(oldest)
 
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()

@@ -331,13 +331,16 @@ class WebServer:
         if len(server.connections) + tls.handshakes < self._connections_max:
             return True
         self._log_full()
-        # Those that have sent nothing do not drive out those who are about to prove who they are.
-        if tls.drop_silent():
-            return True
-        if strangers:
+        # Strangers have sent nothing, or begun TLS, or speak it. The kind with the most gives its
+        # oldest, so that a crowd of one kind does not drive out those who only pass through it on
+        # their way to a proof.
+        begun = tls.handshakes - tls.silent
+        most = max(tls.silent, begun, len(strangers))
+        if most in (tls.silent, begun):
+            tls.drop(silent=most == tls.silent)
+        else:
             strangers[0].abort()
-            return True
-        return tls.drop_handshake()
+        return most > 0
 
     def _log_full(self) -> None:
         if (left_out := self._throttle.left_out("full")) is not None:

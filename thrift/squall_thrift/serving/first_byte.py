@@ -1,8 +1,8 @@
 """Waits for the first byte of a connection, before anything is done for it.
 
-Of peers that have not proved who they are, those that say nothing go first when there is no room:
-a client begins TLS at once, and is never among the oldest of them, however many there are. One that
-hangs up without a word, as the probes of load balancers do, has not been refused anything.
+Peers that say nothing are a kind of strangers of their own, which makes room for each other when it
+is a crowd: a client begins TLS at once, and is never among the oldest of them. One that hangs up
+without a word, as the probes of load balancers do, has not been refused anything.
 """
 
 import asyncio

@@ -393,28 +393,37 @@ class ThriftServer:
         longest if necessary."""
         if len(self._connections) + len(self._upgrades) < self._connections_max:
             return True
-        # One that has not proved who it is goes first: strangers do not drive out others. Of these,
-        # one that has sent nothing: they do not drive out those who are about to prove it.
-        if self._silent:
-            silent = next(iter(self._silent))
-            del self._silent[silent]
-            self._upgrades.pop(silent, None)
-            silent.cancel()
-            self._log_full("one that has sent nothing")
+        if self._drop_stranger():
             return True
-        strangers = (one for one in self._waiting if one.identity is None)
-        oldest = next(strangers, None)
-        if oldest is None and self._upgrades:
-            upgrade = next(iter(self._upgrades))
-            del self._upgrades[upgrade]
-            upgrade.cancel()
-            return True
-        oldest = oldest or next(iter(self._waiting), None)
+        oldest = next(iter(self._waiting), None)
         self._log_full("new" if oldest is None else oldest.peer)
         if oldest is None:
             return False
         self._forget(oldest)
         oldest.task.cancel()
+        return True
+
+    def _drop_stranger(self) -> bool:
+        """Close one that has not proved who it is, if there is one: strangers do not drive out
+        others. They have sent nothing, or begun TLS, or speak it; of these kinds the one with the
+        most gives its oldest, so that a crowd of one kind does not drive out those who only pass
+        through it on their way to a proof."""
+        proving = [one for one in self._waiting if one.identity is None]
+        begun = len(self._upgrades) - len(self._silent)
+        most = max(len(self._silent), begun, len(proving))
+        if not most:
+            return False
+        if most in (len(self._silent), begun):
+            silent = most == len(self._silent)
+            upgrade = next(one for one in self._upgrades if (one in self._silent) == silent)
+            del self._upgrades[upgrade]
+            self._silent.pop(upgrade, None)
+            upgrade.cancel()
+            self._log_full("one that has sent nothing" if silent else "one that begins TLS")
+            return True
+        self._log_full(proving[0].peer)
+        self._forget(proving[0])
+        proving[0].task.cancel()
         return True
 
     def _log_full(self, closed: str) -> None:

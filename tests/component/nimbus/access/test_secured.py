@@ -606,9 +606,10 @@ async def test_strangers_of_many_addresses_drive_out_strangers_only(
 
 
 async def test_silent_strangers_do_not_drive_out_one_that_is_about_to_prove_who_it_is(
-    tmp_path: Path, certificates: Certificates
+    tmp_path: Path, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many come meanwhile, from however many addresses."""
+    monkeypatch.setattr("squall_thrift.serving.server.AUTHENTICATION_SECS", 600.0)
     async with secured_nimbus(tmp_path / "nimbus", certificates, connections_max=16) as running:
 
         async def has_begun() -> bool:
@@ -627,7 +628,7 @@ async def test_silent_strangers_do_not_drive_out_one_that_is_about_to_prove_who_
         ]
 
         async def dropped() -> bool:
-            return sum(reader.at_eof() for reader, _ in silent) >= 45
+            return sum(reader.at_eof() for reader, _ in silent) >= 44
 
         await eventually(dropped, "silent ones have made room", 30.0)
         assert len(running.server._upgrades) - len(running.server._silent) == 1
@@ -635,6 +636,55 @@ async def test_silent_strangers_do_not_drive_out_one_that_is_about_to_prove_who_
             await alice.call("getLeader")
         for _, writer in (*silent, (None, begun)):
             writer.close()
+
+
+@pytest.mark.parametrize("speaks", [False, True], ids=["silent", "speaks TLS"])
+async def test_strangers_that_have_begun_do_not_drive_out_one_that_is_on_its_way(
+    tmp_path: Path, certificates: Certificates, monkeypatch: pytest.MonkeyPatch, speaks: bool
+) -> None:
+    """A crowd of connections that begin TLS with a byte and no more, and come again, drives out
+    itself: neither one whose first byte is under way, nor one that is about to prove who it is."""
+    monkeypatch.setattr("squall_thrift.serving.server.AUTHENTICATION_SECS", 600.0)
+    async with secured_nimbus(tmp_path / "nimbus", certificates, connections_max=16) as running:
+        server = running.server
+        before = 0 if speaks else 1  # silent ones: the one on its way
+        numbers = iter(range(1, 250))
+        crowd = []
+
+        async def come() -> None:
+            own = (f"127.0.1.{next(numbers)}", 0)
+            crowd.append(await asyncio.open_connection("127.0.0.1", server.port, local_addr=own))
+            crowd[-1][1].write(b"\x16")
+
+        async def have_begun() -> bool:
+            return (
+                len(server._upgrades) >= 15 - server.connections and len(server._silent) <= silent
+            )
+
+        silent = 0
+        for _ in range(16):
+            await come()
+        await eventually(have_begun, "the crowd has begun", 30.0)
+        context = certificates.credentials(Role.USER, "alice").context if speaks else None
+        named = "127.0.0.1" if speaks else None
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", server.port, ssl=context, server_hostname=named
+        )
+
+        async def is_there() -> bool:
+            return server.connections == 1 if speaks else len(server._silent) == 1
+
+        await eventually(is_there, "the one on its way", 30.0)
+        silent = before
+        for _ in range(20):
+            await come()
+            await eventually(have_begun, "the next one has begun", 30.0)
+        assert await is_there()
+        assert not reader.at_eof()
+        async with running.user("bob") as bob:
+            await bob.call("getLeader")
+        for _, one in (*crowd, (reader, writer)):
+            one.close()
 
 
 async def test_a_supervisor_reports_for_its_own_node(nimbus: SecuredNimbus) -> None:
