@@ -100,7 +100,8 @@ def _is_in(version: str, events: Iterable[Mapping[str, str]]) -> bool:
                 try:
                     ordered.append((Version(text), kind))
                 except InvalidVersion:
-                    continue
+                    if kind == "introduced":  # who knows since when: always
+                        ordered.append((Version("0.dev0"), kind))
     for at, kind in sorted(ordered, key=lambda one: one[0]):
         if kind == "introduced" and ours >= at:
             inside = True
