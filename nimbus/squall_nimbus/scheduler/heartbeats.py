@@ -109,8 +109,8 @@ class Heartbeats:
 
     def take_sums(self, report: SumsReport, now: float) -> bool:
         """Take in the sums by component of a worker whose heartbeat was taken in, for pages alone:
-        they are no sign of life. Returns whether they were; those of another run, and too many
-        bytes, change nothing."""
+        they are no sign of life. Returns whether they were; those of another run change nothing,
+        and instead of too many bytes there are none."""
         of_topology = self._topologies.get(report.topology_id)
         heard = None if of_topology is None else of_topology.workers.get(report.slot)
         if (
