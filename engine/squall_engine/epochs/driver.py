@@ -569,11 +569,9 @@ class EpochDriver:
     def _take(self, kept: _Kept, epoch: int) -> None:
         full = kept.epochs.wants_full(epoch)
         changes, older, positions = None, kept.older, None
-        progress: bytes | None = b""
-        if kept.windowed:
-            progress = self._store_windows(kept)
-            if progress is None:
-                return
+        progress = self._store_windows(kept) if kept.windowed else b""
+        if progress is None:
+            return
         batches: Mapping[Batch, list[Any]] = {}
         if kept.state is not None:
             base = full or not older or wants_base(older, kept.written.values())
