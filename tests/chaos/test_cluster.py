@@ -14,7 +14,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,11 +62,6 @@ SCENARIOS = 16
 ZOOKEEPER_AWAY_SECS = 30.0 if SOAK else 7.5 * SESSION_SECS
 MEMORY_GROWTH_MAX = 1.1  # R17
 PAUSE_SECS_MAX = 5.0  # R16: without an ack, while all is restarted in turn
-
-# A supervisor that is back before its session ends is not missed. One that starts more slowly, on
-# a busy machine, is: its workers' heartbeats may then be as old as a session, since they first have
-# to find out that they must report to Nimbus themselves, and tasks are moved.
-AWAY_SECS_MAX = SESSION_SECS
 
 PENDING = 100
 CONF = {"topology.max.spout.pending": PENDING}
@@ -247,11 +242,18 @@ def test_killing_the_leader_disturbs_nothing(cluster: NetCluster, report: Report
         assert cluster.worker_processes() == workers
 
 
+def was_in_time(cluster: NetCluster, away: Sequence[float], losses: int) -> bool:
+    """Whether no daemon was missed. On a busy machine a supervisor is, whose session ends before it
+    is back: its workers' heartbeats may then be as old as a session, since they first have to find
+    out that they must report to Nimbus themselves, and their executors count as dead."""
+    return max(away) < SESSION_SECS or cluster.losses() == losses
+
+
 def test_supervisors_are_killed_and_adopt_their_workers(
     cluster: NetCluster, report: Report
 ) -> None:
     with load(cluster, report, "supervisor SIGKILL") as ledger:
-        workers, away = cluster.wait_workers(WORKERS), []
+        workers, away, losses = cluster.wait_workers(WORKERS), [], cluster.losses()
         for node in SUPERVISORS:
             log = cluster.folder / "logs" / node / "supervisor.log"
             killed = time.monotonic()
@@ -268,7 +270,7 @@ def test_supervisors_are_killed_and_adopt_their_workers(
             away.append(time.monotonic() - killed)
             ledger.watch(WATCHED)
             ledger.wait_watched(RECOVERY_SECS_MAX)
-        if max(away) < AWAY_SECS_MAX:
+        if was_in_time(cluster, away, losses):
             assert cluster.worker_processes() == workers
 
 
@@ -471,7 +473,7 @@ def test_all_is_restarted_in_turn(cluster: NetCluster, report: Report) -> None:
     """Politely: every daemon, as a service manager does it, then every worker, by the command."""
     figures: dict[str, Any] = {}
     with load(cluster, report, "rolling restart", figures=figures) as ledger:
-        workers, away = cluster.wait_workers(WORKERS), []
+        workers, away, losses = cluster.wait_workers(WORKERS), [], cluster.losses()
         ledger.longest_pause()
         for node in (*ZOOKEEPERS, *NIMBUSES, *SUPERVISORS):
             ledger.watch(WATCHED)
@@ -483,7 +485,7 @@ def test_all_is_restarted_in_turn(cluster: NetCluster, report: Report) -> None:
                 away.append(time.monotonic() - ended)
             report.recovered("daemon restart", ledger.wait_watched(RECOVERY_SECS_MAX))
         figures["away_secs_max"] = round(max(away), 2)
-        in_time = max(away) < AWAY_SECS_MAX
+        in_time = was_in_time(cluster, away, losses)
         now = cluster.wait_workers(WORKERS)
         if in_time:
             assert now == workers

@@ -363,6 +363,11 @@ class NetCluster:
         logs = [self.folder / "logs" / name / "supervisor.log" for name in SUPERVISORS]
         return sum(log.read_bytes().count(b" worker_launched ") for log in logs if log.exists())
 
+    def losses(self) -> int:
+        """How often Nimbus has found that executors are dead, and moved them."""
+        logs = [self.folder / "logs" / name / "nimbus.log" for name in NIMBUSES]
+        return sum(log.read_bytes().count(b" executors_dead ") for log in logs if log.exists())
+
     def wait_workers(self, count: int, timeout_secs: float = 90.0) -> dict[int, str]:
         return wait_for(
             f"{count} workers",
