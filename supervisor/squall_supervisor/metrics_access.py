@@ -1,8 +1,8 @@
 """Who reads a supervisor's page for Prometheus in a secured cluster: administrators, and whom
 `metrics.users` and `metrics.groups` name, by certificate or token.
 
-Which tokens were revoked it asks Nimbus every ten seconds; while Nimbus is away, the last answer
-counts.
+Which tokens were revoked it asks Nimbus when one is shown, at most every ten seconds; while Nimbus
+is away, the last answer counts.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class MetricsReaders:
             Path(options.storm_local_dir) / "supervisor" / "security" / "metrics",
             revoked=options.storm_security_revoked,
             fetch=self._register,
+            on_demand=True,
         )
         self._revocations.open()
         acls = ClusterAcl(
@@ -58,7 +59,7 @@ class MetricsReaders:
         self.peers = ProgramPeers(peers, peers.ended, ready=self._revocations.ready)
 
     def start(self) -> None:
-        """Begin to ask Nimbus."""
+        """Begin to follow what was revoked."""
         self._revocations.start()
 
     async def close(self) -> None:

@@ -1,14 +1,15 @@
 """What counts no longer, as a daemon knows it that accepts tokens and reads no ZooKeeper: the UI,
-the logviewer.
+the logviewer, a supervisor.
 
 It asks Nimbus for the signed register of tokens every ten seconds, keeps the highest number on its
 own disk, and refuses lower ones. While Nimbus is away the last one counts. Before the first one it
-accepts no token.
+accepts no token. Where tokens are rarely shown and daemons are many, it asks only then.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -32,11 +33,20 @@ Fetch = Callable[[int], Awaitable[str]]
 
 class FollowedRevocations:
     """Implements `authenticator.Revoked`. `revoked` is the path of the CA's own list, `folder` is
-    where both are kept."""
+    where both are kept. With `on_demand`, Nimbus is asked when `ready` is called, and not again
+    within ten seconds."""
 
     def __init__(
-        self, trusted: Trusted, folder: Path, *, revoked: str | None, fetch: Fetch
+        self,
+        trusted: Trusted,
+        folder: Path,
+        *,
+        revoked: str | None,
+        fetch: Fetch,
+        on_demand: bool = False,
     ) -> None:
+        self._on_demand = on_demand
+        self._ask_again_at = 0.0  # monotonic
         self._folder = folder
         self._file = folder / "token-register.jws"
         self._certificates = RevokedFile(revoked, trusted, folder / "revoked-certificates.jws")
@@ -71,9 +81,12 @@ class FollowedRevocations:
                 ) from error
 
     def start(self) -> None:
-        """Begin to ask Nimbus."""
-        self._tasks.start("first revocations", self.ready())
-        self._tasks.every("revocations", REFRESH_SECS, self.refresh)
+        """Begin to follow them."""
+        if self._on_demand:
+            self._tasks.every("revoked certificates", REFRESH_SECS, self._refresh_certificates)
+        else:
+            self._tasks.start("first revocations", self.ready())
+            self._tasks.every("revocations", REFRESH_SECS, self.refresh)
 
     async def close(self) -> None:
         """End that."""
@@ -85,16 +98,25 @@ class FollowedRevocations:
             await self._refresh()
 
     async def ready(self) -> None:
-        """Ask now if no register is known yet."""
-        if self._register is None:
+        """Ask now if no register is known yet; with `on_demand`, if the last answer is old."""
+        if not self._is_ready():
             async with self._lock:
-                if self._register is None:
+                if not self._is_ready():
                     await self._refresh()
+                    self._ask_again_at = time.monotonic() + REFRESH_SECS
 
-    async def _refresh(self) -> None:
+    def _is_ready(self) -> bool:
+        if self._on_demand:
+            return time.monotonic() < self._ask_again_at
+        return self._register is not None
+
+    async def _refresh_certificates(self) -> None:
         why = await asyncio.to_thread(self._certificates.refresh)
         if why is not None:
             self._complain("revoked_certificates_refused", why)
+
+    async def _refresh(self) -> None:
+        await self._refresh_certificates()
         known = -1 if self._register is None else self._register.number
         try:
             text = await self._fetch(known)
