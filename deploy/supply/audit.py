@@ -3,8 +3,9 @@
     python -m deploy.supply.audit                       asks PyPI's advisory service, by pip-audit
     python -m deploy.supply.audit --database all.zip    goes by a copy of https://osv.dev's database
 
-Exit status: 0 none is known today; 1 some are, and they are listed; 2 nobody knows: the service
-cannot be reached, or the copy is too old to count (its newest advisory is from two weeks ago).
+Exit status: 0 no vulnerability is known today; 1 some are, and they are listed; 2 there is no
+answer: the service cannot be reached, or the copy is too old to count (its newest advisory is more
+than two weeks old).
 """
 
 from __future__ import annotations

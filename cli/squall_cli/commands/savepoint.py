@@ -128,8 +128,8 @@ def _take(
 
 @contextlib.contextmanager
 def _withdrawn_on_error(client: ClientOptions, topology_name: str, asked_ms: int) -> Iterator[None]:
-    """Withdraw the request if nobody waits for it any more, also after Ctrl-C: a worker that
-    replaces the one that coordinates would carry it out, and with --stop halt the topology."""
+    """Withdraw the request if the wait for it ends without a savepoint, also by Ctrl-C: a worker
+    that replaces the coordinating one would carry it out, and with --stop halt the topology."""
     from squall_cli.cluster.nimbus import call_nimbus
     from squall_common.errors import SquallError
     from squall_thrift import storm

@@ -7,18 +7,10 @@ from pathlib import Path
 import click
 
 from squall_cli.output import say
+from squall_cli.secure.options import authority_option
 
 # As in squall_common.security.identity, which the help does not import.
 _ROLES = ("user", "nimbus", "supervisor", "drpc", "ui", "logviewer")
-
-_dir_option = click.option(
-    "--dir",
-    "folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("ca"),
-    show_default=True,
-    help="Folder of the CA.",
-)
 
 
 @click.group("ca")
@@ -28,7 +20,7 @@ def ca() -> None:
 
 @ca.command("init")
 @click.argument("cluster", metavar="CLUSTER")
-@_dir_option
+@authority_option
 @click.option(
     "--days", type=click.IntRange(1, 36500), default=3650, show_default=True, help="Its life."
 )
@@ -45,7 +37,7 @@ def init(cluster: str, folder: Path, days: int) -> None:
 @ca.command("issue")
 @click.argument("role", type=click.Choice(_ROLES), metavar="ROLE")
 @click.argument("name", metavar="NAME")
-@_dir_option
+@authority_option
 @click.option(
     "--host",
     "hosts",
@@ -79,7 +71,7 @@ def issue(role: str, name: str, folder: Path, hosts: tuple[str, ...], days: int,
 
 @ca.command("revoke")
 @click.argument("what", metavar="FILE|SERIAL")
-@_dir_option
+@authority_option
 def revoke(what: str, folder: Path) -> None:
     """Revoke a certificate. Then copy revoked.jws to the daemons (storm.security.revoked)."""
     from squall_cli.secure.authority_folder import AuthorityFolder
@@ -92,7 +84,7 @@ def revoke(what: str, folder: Path) -> None:
 
 @ca.command("serve")
 @click.argument("folders", metavar="PATH:ROLES:UID", nargs=-1, required=True)
-@_dir_option
+@authority_option
 @click.option("--cluster", default="squall", show_default=True, help="Name of a new CA's cluster.")
 @click.option(
     "--account", "accounts", multiple=True, help="A user whom all machines have (repeatable)."

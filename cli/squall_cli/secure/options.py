@@ -1,4 +1,4 @@
-"""Options of the commands that show a user's certificate."""
+"""Options that several commands about certificates have."""
 
 from __future__ import annotations
 
@@ -10,6 +10,15 @@ import click
 
 _R = TypeVar("_R")
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+authority_option = click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("ca"),
+    show_default=True,
+    help="Folder of the CA.",
+)
 
 
 def certificate_options(function: Callable[..., _R]) -> Callable[..., _R]:

@@ -15,6 +15,7 @@ import click
 
 from squall_cli.options import Settings, settings_options
 from squall_cli.output import printable, say
+from squall_cli.secure.options import authority_option
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -22,14 +23,6 @@ if TYPE_CHECKING:
     from squall_cli.secure.securing import Found, Node, Procedure
     from squall_common.security.takeover import Takeover
 
-_dir_option = click.option(
-    "--dir",
-    "folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("ca"),
-    show_default=True,
-    help="Folder of the CA.",
-)
 _FILE = "secure.json"
 _ISSUED = "issued"
 
@@ -45,9 +38,9 @@ def secure() -> None:
     "owners",
     multiple=True,
     metavar="TOPOLOGY=USER",
-    help="Whose a topology is to be (repeatable).",
+    help="The owner that a topology gets (repeatable).",
 )
-@_dir_option
+@authority_option
 @settings_options
 def begin(settings: Settings, folder: Path, owners: tuple[str, ...]) -> None:
     """Show what there is, and make the daemons' certificates.
@@ -79,7 +72,7 @@ def begin(settings: Settings, folder: Path, owners: tuple[str, ...]) -> None:
 
 
 @secure.command("confirm")
-@_dir_option
+@authority_option
 @settings_options
 def confirm(settings: Settings, folder: Path) -> None:
     """Sign what 'begin' has shown, while no Nimbus runs."""
@@ -113,7 +106,7 @@ def confirm(settings: Settings, folder: Path) -> None:
 
 
 @secure.command("status")
-@_dir_option
+@authority_option
 @settings_options
 def status(settings: Settings, folder: Path) -> int:
     """Say how far it has come, and what comes next. Ends with 1 until it is done."""
@@ -157,7 +150,7 @@ def status(settings: Settings, folder: Path) -> int:
 
 
 @secure.command("cancel")
-@_dir_option
+@authority_option
 @settings_options
 def cancel(settings: Settings, folder: Path) -> None:
     """Give it up: the cluster stays open. Certificates that were made stay, too."""

@@ -110,7 +110,7 @@ class Procedure:
             assert not self.without_owner()
 
     def owner(self, topology: Found) -> str | None:
-        """Whose it is to be; None: nobody has said."""
+        """Its owner in the secured cluster; None: a person still has to name one."""
         named = self.owners.get(topology.id, topology.owner)
         return None if named == ANONYMOUS else named
 

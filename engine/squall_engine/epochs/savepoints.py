@@ -112,7 +112,7 @@ class Savepoints:
             self._background.run(self._look(request, inherited=inherited))
 
     def _withdraw(self) -> None:
-        """Nobody waits for it any more. A copy that is under way is finished, and stops nothing."""
+        """The request was withdrawn. A copy that is under way is finished, and stops nothing."""
         self._request = None
         if self.state is Taking.LOOKING:
             self._outdated = True

@@ -226,7 +226,7 @@ class DiskState(KeyedState):
         **options: Any,
     ) -> None:
         """At a snapshot, `write_entries` changed entries are written to the table together. If
-        there are twice as many, those that nobody can change in place are written at once.
+        there are twice as many, those that cannot be changed in place are written at once.
         `options`: as of `KeyedState`."""
         super().__init__(max_parallelism, codec, **options)
         self._on_disk = _Entries(table, codec)
@@ -265,8 +265,8 @@ class DiskState(KeyedState):
     # ---- the table ----
 
     def _write_immutable(self) -> None:
-        """In the middle of a call: it may change what it has got. A full disk is no fault of the
-        call's: the next snapshot fails."""
+        """In the middle of a call, which may still change the mutable values that it has got. A
+        full disk does not fail the call, but the next snapshot."""
         newer = self._on_disk.newer
         if self._is_full or len(newer) < self._try_at:
             return
