@@ -204,12 +204,22 @@ def main(
             return 128 + signal.SIGINT
 
 
+_exit_status: int | None = None  # after a signal
+
+
+def ended_by_signal() -> int | None:
+    """The exit status that a signal to end has asked for, if one has come."""
+    return _exit_status
+
+
 def _exit_on_signal(number: int, _frame: FrameType | None) -> None:
+    global _exit_status
+    _exit_status = 128 + number
     # What is cleaned up on the way out may wait for something that never comes, as PySpark does for
     # the answer to a call that was interrupted. Then the kernel ends this process.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(_EXIT_SECS)
-    raise SystemExit(128 + number)
+    raise SystemExit(_exit_status)
 
 
 def _allow_time_to_stop(session: Session, cluster: LocalCluster | LocalWorkers) -> None:

@@ -17,8 +17,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from squall._entry import ended_by_signal, print_error
 from squall._entry import main as run_entry
-from squall._entry import print_error
 from squall._submit import Session
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.errors import SquallError
@@ -121,24 +121,20 @@ def _run(job: Job, session: Session, plan: SparkPlan, limits: Limits, held: Held
             progress = Progress(spark.sparkContext)
             if job.streaming:
                 assert job.checkpoint is not None
-                try:
-                    run_stream(
-                        spark,
-                        plan,
-                        code,
-                        checkpoint=job.checkpoint,
-                        trigger_secs=job.trigger_secs,
-                        available_now=job.available_now,
-                        limits=limits,
-                        on_bad=job.on_bad(),
-                        on_batch_done=say_batch,
-                        on_large_file=say_large_file,
-                        step=progress.step,
-                        held=held,
-                    )
-                except (KeyboardInterrupt, SystemExit):
-                    _say(f"topology {name!r} is stopped; the same command goes on where it was")
-                    raise
+                run_stream(
+                    spark,
+                    plan,
+                    code,
+                    checkpoint=job.checkpoint,
+                    trigger_secs=job.trigger_secs,
+                    available_now=job.available_now,
+                    limits=limits,
+                    on_bad=job.on_bad(),
+                    on_batch_done=say_batch,
+                    on_large_file=say_large_file,
+                    step=progress.step,
+                    held=held,
+                )
                 return
             done = run_batch(
                 spark,
@@ -149,13 +145,20 @@ def _run(job: Job, session: Session, plan: SparkPlan, limits: Limits, held: Held
                 step=progress.step,
                 commit_group=job.commit_group,
             )
-        except SquallError as error:
+        except (KeyboardInterrupt, SystemExit):
+            _say_stopped(name, streaming=job.streaming)
+            raise
+        except Exception as error:
+            if (status := ended_by_signal()) is not None:
+                # Py4J hides the exit in the middle of a call, and goes on with half an answer.
+                _say_stopped(name, streaming=job.streaming)
+                raise SystemExit(status) from None
+            if not isinstance(error, SquallError):
+                raise spark_error(error, job.log_file, plan) from error
             cause = error.__cause__
             if cause is not None and is_of_spark(cause):
                 raise spark_error(cause, job.log_file, plan, otherwise=error) from cause
             raise
-        except Exception as error:
-            raise spark_error(error, job.log_file, plan) from error
     for one in done.written:
         _say(f"wrote {one.rows} tuples of {one.sink.name!r} to {one.sink.shown}")
     for stream, topic in done.topics.items():
@@ -168,6 +171,13 @@ def _run(job: Job, session: Session, plan: SparkPlan, limits: Limits, held: Held
         if count:
             _say(f"left out {count} bad records of {spout!r}")
     _say(f"topology {name!r} has run")
+
+
+def _say_stopped(name: str, *, streaming: bool) -> None:
+    if streaming:
+        _say(f"topology {name!r} is stopped; the same command goes on where it was")
+    else:
+        _say(f"topology {name!r} was stopped before it had run to its end")
 
 
 def is_of_spark(error: BaseException) -> bool:

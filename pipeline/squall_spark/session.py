@@ -177,11 +177,20 @@ def _not_started(master: str, error: Exception, log_file: Path | None) -> Squall
 @contextlib.contextmanager
 def _python_logs_to(log_file: Path | None) -> Iterator[None]:
     """Send the logs of PySpark and Py4J to the file: they show whole tracebacks of errors that we
-    report in one line."""
+    report in one line. (Py4J logs the end of a call by a signal with the root logger.)"""
     if log_file is None:
         yield
         return
     handler = logging.FileHandler(log_file)
+    root = logging.getLogger()
+
+    def is_not_of_py4j(record: logging.LogRecord) -> bool:
+        if Path(record.pathname).parent.name != "py4j":
+            return True
+        handler.handle(record)
+        return False
+
+    root.addFilter(is_not_of_py4j)
     loggers = [logging.getLogger(name) for name in ("py4j", "pyspark")]
     propagated = [logger.propagate for logger in loggers]
     for logger in loggers:
@@ -190,6 +199,7 @@ def _python_logs_to(log_file: Path | None) -> Iterator[None]:
     try:
         yield
     finally:
+        root.removeFilter(is_not_of_py4j)
         for logger, before in zip(loggers, propagated, strict=True):
             logger.removeHandler(handler)
             logger.propagate = before

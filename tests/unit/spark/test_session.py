@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pyspark.java_gateway
 import pytest
 
 from squall import SquallError
-from squall_spark.session import _java_ends_with_us, check_master, java_options
+from squall_spark.session import (
+    _java_ends_with_us,
+    _python_logs_to,
+    check_master,
+    java_options,
+)
 
 
 def test_a_jvm_of_this_machine_is_short_lived() -> None:
@@ -38,3 +45,17 @@ def test_a_jvm_outlives_a_thread_that_started_it() -> None:
     assert is_bound()
     with ThreadPoolExecutor(1) as pool:
         assert not pool.submit(is_bound).result()
+
+
+def test_what_py4j_logs_of_an_interrupted_call_is_in_the_log_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It uses the root logger, and shows a traceback."""
+    said = "Exception while sending command."
+    record = logging.LogRecord("root", logging.ERROR, "/x/py4j/clientserver.py", 1, said, (), None)
+    log = tmp_path / "spark.log"
+    with _python_logs_to(log):
+        logging.getLogger().handle(record)
+        logging.getLogger().error("of the user's code")
+    assert said in log.read_text()
+    assert [one.getMessage() for one in caplog.records] == ["of the user's code"]
