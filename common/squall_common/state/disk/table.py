@@ -65,7 +65,13 @@ class DiskTable:
         finally:
             for file in files:
                 file.unlink(missing_ok=True)
-        self._reader = self._env.begin()
+        self._begin()
+
+    def _begin(self) -> None:
+        try:
+            self._reader = self._env.begin()
+        except self._error as error:
+            raise self._failed("read", error) from error
 
     def _opened(self, lmdb: Any, path: Path) -> Any:
         for size in _MAP_BYTES:
@@ -104,7 +110,7 @@ class DiskTable:
         except (OSError, self._error) as error:
             raise self._failed("write", error) from error
         finally:
-            self._reader = self._env.begin()
+            self._begin()
 
     def view(self) -> TableView:
         """The table as it is now."""
