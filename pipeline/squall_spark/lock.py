@@ -67,12 +67,18 @@ class HeldName(Held):
         term = max(map(_term, others), default=0) + 1
         self._claim = f"{self._name}.{term:09d}.{uuid.uuid4().hex}"
         self._folder.write(self._claim, _now())
-        others = [each for each in _claims(self._folder, self._name) if each != self._claim]
         try:
-            self._refuse(others, term)
-        except FolderInUseError:
-            self._folder.delete(self._claim)
+            self._settle(term)
+        except BaseException:
+            # What is left of it would be in the way of the next try for a minute.
+            with contextlib.suppress(OSError, SquallError):
+                self._folder.delete(self._claim)
             raise
+
+    def _settle(self, term: int) -> None:
+        """Look once more, and delete what earlier drivers have left."""
+        others = [each for each in _claims(self._folder, self._name) if each != self._claim]
+        self._refuse(others, term)
         for each in (self._name, *others):
             self._folder.delete(each)
         # Also times without a claim: a paused driver has written them too late. (Not those with

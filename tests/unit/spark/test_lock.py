@@ -150,6 +150,25 @@ def test_of_two_that_begin_at_once_not_both_hold_the_folder(
     assert Folder(url).names() == ["lock.000000001.ab"]
 
 
+def test_a_store_that_fails_after_the_claim_does_not_refuse_the_next_try(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    url, names, looks = "memory://lock-test/failing", Folder.names, 0
+
+    def failing(folder: Folder) -> list[str]:
+        nonlocal looks
+        looks += 1
+        if looks == 2:  # once it has its claim
+            raise OSError("the store is away")
+        return names(folder)
+
+    monkeypatch.setattr(Folder, "names", failing)
+    with pytest.raises(OSError, match="the store is away"), checkpoint_lock(url):
+        pass
+    with checkpoint_lock(url):
+        pass
+
+
 def test_a_checkpoint_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     message = f"--checkpoint {tmp_path}/file/cp cannot be written"
