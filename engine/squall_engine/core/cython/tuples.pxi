@@ -324,9 +324,13 @@ cdef class Batch:
         memcpy(head._roots, self._roots + start, n * 8)
         head.anchored = self.anchored
         if self.several is not None:
-            head.several = {
-                i - start: anchors for i, anchors in self.several.items() if start <= i < start + n
-            }
+            # Row by row: looking at all of them for each slice would be quadratic.
+            for i in range(n):
+                anchors = self.several.pop(start + i, None)
+                if anchors is not None:
+                    if head.several is None:
+                        head.several = {}
+                    head.several[i] = anchors
         if self.sources is not None and n:
             head.source = self.source_at(start)
             if n > 1:

@@ -3,6 +3,7 @@ rest."""
 
 import importlib
 import random
+import sys
 import time
 
 import pytest
@@ -271,6 +272,23 @@ def batch_of(core, src, rows, several=False, anchored=True, sources=()):
     if several and anchored:
         tuples[0] = core.Tuple(rows[0], 0, MANY, tuples[0].source, False, {1 << 16: 5, 2 << 16: 6})
     return core.Batch.of(src, tuples)
+
+
+@both
+def test_a_batch_holds_no_anchors_of_what_was_taken(core):
+    """Looking through those of taken tuples made slices of a large batch quadratic."""
+    anchors = {1 << 16: 5, 2 << 16: 6}
+    src = source(core)
+    several = core.Tuple(["x"], 0, MANY, src, False, anchors)
+    batch = core.Batch.of(src, [several, *batch_of(core, src, [["y"]]).as_tuples()])
+    del several
+    held = sys.getrefcount(anchors)
+    (taken,) = batch.take(1).as_tuples()
+    assert taken.anchors is anchors
+    assert sys.getrefcount(anchors) == held
+    del taken
+    assert sys.getrefcount(anchors) == held - 1
+    assert [list(tup.values) for tup in batch.as_tuples()] == [["y"]]
 
 
 def shape(batches):
