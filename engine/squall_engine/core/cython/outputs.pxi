@@ -303,8 +303,7 @@ cdef class ByFields(Picker):
         cdef object key
         if self.index < 0:
             key = tuple([values[i] for i in self.indexes])
-            return self.edges[self.hash_(key) % self.count]
-        if PyTuple_CheckExact(values):
+        elif PyTuple_CheckExact(values):
             key = <object>PyTuple_GET_ITEM(values, self.index)
         elif PyList_CheckExact(values):
             key = <object>PyList_GET_ITEM(values, self.index)
@@ -331,7 +330,7 @@ cdef class ByFields(Picker):
             key = <object>PyList_GET_ITEM(column, i)
             if self.count == 1 and PyUnicode_CheckExact(key):
                 chosen[i] = 0
-            elif self.index >= 0 and fast_hash(key, &number):
+            elif fast_hash(key, &number):
                 chosen[i] = <int32_t>(number % <uint32_t>self.count)
             else:
                 chosen[i] = <int32_t>(self.hash_(key) % self.count)
