@@ -7,6 +7,7 @@ auction closes at a time, and `process` has no timers.
 
 import datetime as dt
 import re
+from bisect import bisect
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter, itemgetter
@@ -287,7 +288,7 @@ def day_of(bid):
 
 
 def rank_of(bid):
-    return sum(bid.price >= limit for limit in RANKS)
+    return bisect(RANKS, bid.price)
 
 
 @dataclass
@@ -347,8 +348,8 @@ def no_prices():
 
 def add_price(report, bid):
     ranks, least, largest, total = report
-    rank = rank_of(bid)
-    ranks = tuple(count + (place == rank) for place, count in enumerate(ranks))
+    ranks = [*ranks]
+    ranks[rank_of(bid)] += 1
     least = bid.price if least is None else min(least, bid.price)
     largest = bid.price if largest is None else max(largest, bid.price)
     return ranks, least, largest, total + bid.price
