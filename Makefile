@@ -11,11 +11,11 @@ BENCH_STAMP := $(VENV)/.installed-bench
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-compose quick check simulation bench bench-features bench-latency bench-idle \
   bench-memory bench-scale bench-scheduling bench-trust bench-encryption bench-multilang bench-windows bench-state \
-  bench-streams bench-nexmark bench-connectors bench-peers bench-spark \
+  bench-streams bench-nexmark bench-nexmark-peers bench-connectors bench-peers bench-spark \
   bench-report docs options constraints mutations audit sbom chaos soak format clean
 
 help: ## List the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Install the project's requirements into .venv (other targets do so if needed)
 
@@ -100,6 +100,9 @@ bench-streams: $(BENCH_STAMP) ## Measure streams against bolts written by hand
 
 bench-nexmark: $(BENCH_STAMP) ## Measure the queries of Nexmark
 	$(BIN)/python -m bench nexmark
+
+bench-nexmark-peers: $(BENCH_STAMP) ## Run Nexmark on Apache Flink and Bytewax, too (installs them)
+	$(BIN)/python -m bench nexmark-peers
 
 bench-connectors: $(BENCH_STAMP) ## Measure a record in each connector, against real servers
 	$(BIN)/python -m bench connectors

@@ -15,6 +15,7 @@
     state       state in memory and on disk: reading, writing, restoring
     streams     streams against bolts written by hand
     nexmark     the queries of Nexmark
+    nexmark-peers  the same on Apache Flink and Bytewax, too
     spark       word count on Spark against hand-written PySpark
     peers       other systems on the same lines
 
@@ -57,6 +58,7 @@ SUBJECTS = {
     "state": ("bench.state", 3),
     "streams": ("bench.streams", 7),
     "nexmark": ("bench.nexmark", 3),
+    "nexmark-peers": ("bench.nexmark_peers", 3),
     "spark": ("bench.spark", 3),
     "peers": ("bench.peers", 3),
 }

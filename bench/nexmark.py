@@ -13,7 +13,7 @@ from squall_engine import core
 TOTAL = 50_000
 
 
-def cases() -> list[Case]:
+def cases(total: int = TOTAL) -> list[Case]:
     """A case for each query, except those with windows of the clock."""
     from queries import BY_THE_CLOCK, QUERIES  # type: ignore[import-not-found]
 
@@ -21,13 +21,13 @@ def cases() -> list[Case]:
         Case(
             name,
             "auctions.query",
-            {"name": name, "total": TOTAL},
-            TOTAL,
-            messages=TOTAL,
+            {"name": name, "total": total},
+            total,
+            messages=total,
             title=(query.__doc__ or "").rstrip(".\n"),
             core=core.NAME,
             # Windows hold the events of ten seconds unacked.
-            conf={"topology.max.spout.pending": TOTAL},
+            conf={"topology.max.spout.pending": total},
         )
         for name, query in QUERIES.items()
         if name not in BY_THE_CLOCK

@@ -87,7 +87,7 @@ def take(pairs: int, only: set[str] | None = None) -> dict[str, Any]:
             }
             if peer.kind == "script":
                 try:
-                    ready[peer.name] = _environment(peer)
+                    ready[peer.name] = environment(peer)
                 except UnavailableError as error:
                     rows[peer.name]["skipped"] = str(error)
         samples: dict[str, list[tuple[float, float]]] = {}
@@ -141,7 +141,7 @@ def _leave_out(row: dict[str, Any], error: Exception) -> None:
     row["wrong"] = isinstance(error, WrongCountError)
 
 
-def _environment(peer: Peer) -> Path:
+def environment(peer: Peer) -> Path:
     """The Python that has the package. Raises UnavailableError."""
     if peer.package is None:
         if importlib.util.find_spec("pyspark") is None:

@@ -31,7 +31,7 @@ class UnavailableError(RuntimeError):
     """It cannot run here; the message says why."""
 
 
-def _run(command: list[str], what: str, timeout_secs: float, cwd: Path | None = None) -> None:
+def run_tool(command: list[str], what: str, timeout_secs: float, cwd: Path | None = None) -> None:
     try:
         result = subprocess.run(
             command,
@@ -66,14 +66,14 @@ def install(home: Path) -> None:
         pom.write_text(_POM.format(artifact=artifact, version=VERSION))
         command = ["mvn", "-q", "-B", "-f", str(pom), _DEPENDENCY_PLUGIN]
         command += ["-DincludeScope=runtime", f"-DoutputDirectory={fresh}"]
-        _run(command, f"Maven, {artifact} {VERSION}", 600)
+        run_tool(command, f"Maven, {artifact} {VERSION}", 600)
         fresh.rename(target)
     classes = home / "classes"
     shutil.rmtree(classes, ignore_errors=True)
     classes.mkdir()
     source = str(HERE / "WordCount.java")
-    _run(["javac", "-cp", f"{home}/lib-worker/*", "-d", str(classes), source], "javac", 120)
-    _run(["jar", "cf", str(home / "topology.jar"), "-C", str(classes), "."], "jar", 60)
+    run_tool(["javac", "-cp", f"{home}/lib-worker/*", "-d", str(classes), source], "javac", 120)
+    run_tool(["jar", "cf", str(home / "topology.jar"), "-C", str(classes), "."], "jar", 60)
     (home / "log4j2").mkdir(exist_ok=True)
     for name in ("cluster.xml", "worker.xml"):
         (home / "log4j2" / name).write_text(_LOG4J2)

@@ -100,7 +100,7 @@ def take_peers(monkeypatch, folder, error):
         raise error
 
     peer = compare.Peer("other", "Other", "none", script="with_other")
-    monkeypatch.setattr(compare, "_environment", lambda _: folder)
+    monkeypatch.setattr(compare, "environment", lambda _: folder)
     monkeypatch.setattr(compare, "_script", fails)
     monkeypatch.setattr(peers, "cases", lambda: [peer])
     monkeypatch.setattr(compare, "cases", lambda: [peer])
