@@ -43,6 +43,10 @@ class Peer:
     script: str = ""
     rounds: int = ROUNDS
     streaming: bool = False
+    # On a cluster: word count, or "constant", the same tuple again and again; and in columns of
+    # so many rows.
+    shape: str = "words"
+    rows: int = 1
 
 
 def cases() -> list[Peer]:
@@ -65,6 +69,12 @@ def cases() -> list[Peer]:
             "spark_batch", "PySpark, a batch query, native count", "a batch job",
             script="with_pyspark", rounds=50,
         ),
+        Peer("const_1", "Squall on a real cluster", _NONE, "cluster", shape="constant"),
+        Peer(
+            "const_columns_1", "the same, columns of 1,000 rows", _NONE, "cluster",
+            shape="constant", rows=1_000,
+        ),
+        Peer("const_storm_1", "Apache Storm, tuned", _NONE, "storm", shape="constant"),
     ]  # fmt: skip
 
 
@@ -84,6 +94,7 @@ def take(pairs: int, only: set[str] | None = None) -> dict[str, Any]:
                 "title": peer.title,
                 "guarantee": peer.guarantee,
                 "ours": peer.kind in ("ours", "cluster"),
+                "shape": peer.shape,
             }
             if peer.kind == "script":
                 try:
@@ -208,6 +219,10 @@ def _script(peer: Peer, python: Path, file: Path, folder: Path) -> tuple[float, 
     return measured["cpu_secs"] / words, words / measured["wall_secs"]
 
 
+def _topology(peer: Peer) -> running.Topology:
+    return running.CONSTANT if peer.shape == "constant" else running.word_count(LINES)
+
+
 def _on_storm(peer: Peer, file: Path, folder: Path, windows: int) -> Mapping[str, Any]:
     home = BUILT / "storm"
     install(home)
@@ -215,8 +230,13 @@ def _on_storm(peer: Peer, file: Path, folder: Path, windows: int) -> Mapping[str
     results.mkdir()
     with StormCluster.start(home, folder / peer.name) as cluster:
         pending = 2_000 // peer.workers
-        cluster.submit(peer.name, file, results, workers=peer.workers, pending=pending, tuned=True)
-        figures = running.measure(peer.title, LINES, results, cluster.workers, windows)
+        if peer.shape == "constant":
+            cluster.submit_constant(peer.name, results)
+        else:
+            cluster.submit_words(
+                peer.name, file, results, workers=peer.workers, pending=pending, tuned=True
+            )
+        figures = running.measure(peer.title, _topology(peer), results, cluster.workers, windows)
         cluster.kill(peer.name)
     return figures
 
@@ -226,15 +246,20 @@ def _on_cluster(peer: Peer, file: Path, folder: Path, windows: int) -> Mapping[s
     results.mkdir()
     try:
         with clusters.cluster(slots=peer.workers) as cluster:
-            arguments = (peer.name, str(file), str(results), str(peer.workers))
-            pending = str(2_000 // peer.workers)
-            cluster.storm("jar", clusters.TOPOLOGIES, "words_topology", *arguments, pending)
+            arguments: tuple[str, ...]
+            if peer.shape == "constant":
+                arguments = ("constant_topology", peer.name, str(results), str(peer.rows))
+            else:
+                pending = str(2_000 // peer.workers)
+                arguments = ("words_topology", peer.name, str(file), str(results))
+                arguments += (str(peer.workers), pending)
+            cluster.storm("jar", clusters.TOPOLOGIES, *arguments)
 
             def workers() -> list[Any]:
                 found = clusters.processes(cluster, peer.workers)
                 return [process for name, process in found.items() if name.startswith("worker")]
 
-            figures = running.measure(peer.title, LINES, results, workers, windows)
+            figures = running.measure(peer.title, _topology(peer), results, workers, windows)
             cluster.storm("kill", peer.name, "-w", "0")
             cluster.wait_gone(peer.name)
     except AssertionError as error:
@@ -243,18 +268,20 @@ def _on_cluster(peer: Peer, file: Path, folder: Path, windows: int) -> Mapping[s
 
 
 def tables(report: Mapping[str, Any]) -> list[Table]:
-    rows = []
+    words, constants, skipped = [], [], []
     ours = report["cases"].get("squall_1", {}).get("cpu_us_a_word")
-    skipped = []
     for row in report["cases"].values():
         if "skipped" in row:
             skipped.append(f"{row['title']}: left out ({row['skipped']}).")
             continue
         us = row["cpu_us_a_word"]
         spread = f"{number(min(row['cpu_us_all']))}-{number(max(row['cpu_us_all']))}"
-        times = f"{us / ours:.1f}x" if ours else ""
         rate = f"{row['words_sec'] / 1e6:.2f}"
-        rows.append([row["title"], number(us), spread, times, rate, row["guarantee"]])
+        if row.get("shape") == "constant":
+            constants.append([row["title"], number(us), spread, rate])
+            continue
+        times = f"{us / ours:.1f}x" if ours else ""
+        words.append([row["title"], number(us), spread, times, rate, row["guarantee"]])
     columns = [
         "word count", "CPU, us a word", "range", "of Squall's, one worker", "M words/s of time",
         "guarantee in this run",
@@ -264,4 +291,9 @@ def tables(report: Mapping[str, Any]) -> list[Table]:
         "alternating runs, or of windows on a running cluster; every word's count was exact. CPU "
         "of all processes that handle words; for a cluster, of its workers."
     )
-    return [Table("Peers", columns, rows, [note, *skipped])]
+    found = [Table("Peers", columns, words, [note, *skipped])] if words or skipped else []
+    if constants:
+        columns = ["one constant tuple, not acked", "CPU, us a tuple", "range", "M/s of time"]
+        note = "One worker of a real cluster, a spout and a bolt; each tuple was counted once."
+        found.append(Table("A constant tuple", columns, constants, [note]))
+    return found

@@ -1,11 +1,12 @@
-"""A word count that runs forever on a cluster, Apache Storm's or ours, measured from outside: CPU
-of its workers from the kernel, acked lines from what its spouts write."""
+"""A topology that runs forever on a cluster, Apache Storm's or ours, measured from outside: CPU of
+its workers from the kernel, acked messages from what its spouts write."""
 
 from __future__ import annotations
 
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +20,41 @@ WARM_SECS = 15.0  # after the first acks: a JVM compiles
 WINDOW_SECS = 6.0
 _FIRST_SECS = 90.0
 _LAST_SECS = 90.0
-_COUNT_SECS = 15.0  # counters write once a second
+_COUNT_SECS = 60.0  # counters write once a second, after what is queued
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """What a topology counts: tuples of each message, and what its counters must have written in
+    the end, from the totals of its spouts (sent, acked, failed, passes)."""
+
+    tuples_a_message: int
+    counts: Callable[[Mapping[str, int]], Mapping[str, int]]
+    sent: Callable[[Mapping[str, int]], int]
+
+
+def word_count(lines: int) -> Topology:
+    """Whole passes over the same lines."""
+    once = plain_loop(make_lines(lines), 1)
+    return Topology(
+        WORDS_A_LINE,
+        lambda totals: {word: n * totals["passes"] for word, n in once.items()},
+        lambda totals: totals["passes"] * lines,
+    )
+
+
+CONSTANT = Topology(1, lambda totals: {"constant": totals["sent"]}, lambda totals: totals["sent"])
 
 
 def measure(
     name: str,
-    lines: int,
+    topology: Topology,
     results: Path,
     workers: Callable[[], Sequence[psutil.Process]],
     windows: int,
 ) -> dict[str, Any]:
     """Figures of a topology that was just submitted; it has stopped emitting afterwards. Raises
-    WrongCountError when not every word of every pass was counted once."""
+    WrongCountError when not every word (or tuple) was counted once."""
     _wait(f"{name}: the first acks", lambda: _acked(results) > 0, _FIRST_SECS)
     time.sleep(WARM_SECS)
     found = workers()
@@ -38,9 +62,9 @@ def measure(
     rates: list[float] = []
     memory = 0.0
     for _ in range(windows):
-        at, words, cpu = _sample(results, found)
+        at, words, cpu = _sample(results, found, topology)
         time.sleep(WINDOW_SECS)
-        at_end, words_end, cpu_end = _sample(results, found)
+        at_end, words_end, cpu_end = _sample(results, found, topology)
         # The spouts' counts are as old as their files: so rates, each with its own clock.
         rate = (words_end - words) / (at_end[0] - at[0])
         us.append(1e6 * (cpu_end - cpu) / (at_end[1] - at[1]) / rate)
@@ -48,18 +72,18 @@ def measure(
         memory = max(memory, *(rss_mb(process) for process in found))
     (results / "stop").touch()
     totals = _settle(name, results)
-    expected = {word: n * totals["passes"] for word, n in plain_loop(make_lines(lines), 1).items()}
+    expected = topology.counts(totals)
     _wait(
         f"{name}: the last counts", lambda: _counts(results) == expected, _COUNT_SECS, hint=results
     )
-    if totals["failed"] or totals["sent"] != totals["passes"] * lines:
+    if totals["failed"] or totals["sent"] != topology.sent(totals):
         raise WrongCountError(f"{name}: {totals}")
     return {
         "cpu_us_a_word": round(statistics.median(us), 3),
         "cpu_us_all": [round(value, 3) for value in us],
         "words_sec": round(statistics.median(rates)),
         "rss_mb": round(memory),
-        "words_checked": totals["sent"] * WORDS_A_LINE,
+        "words_checked": totals["sent"] * topology.tuples_a_message,
     }
 
 
@@ -76,12 +100,12 @@ def _acked(results: Path) -> int:
 
 
 def _sample(
-    results: Path, found: Sequence[psutil.Process]
+    results: Path, found: Sequence[psutil.Process], topology: Topology
 ) -> tuple[tuple[float, float], float, float]:
     """((time of the counts, time of the CPU), words, CPU seconds)."""
     rows = _rows(results)
     counted_at = statistics.fmean(at for at, _ in rows)
-    words = WORDS_A_LINE * sum(numbers[1] for _, numbers in rows)
+    words = topology.tuples_a_message * sum(numbers[1] for _, numbers in rows)
     return (counted_at, time.monotonic()), words, sum(cpu_secs(process) for process in found)
 
 

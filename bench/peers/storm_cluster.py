@@ -2,7 +2,7 @@
 build folder. Resolved by Maven, never part of the repository.
 
     with StormCluster.start(folder) as cluster:
-        cluster.submit("one", lines_file, results, workers=1)
+        cluster.submit_words("one", lines_file, results, workers=1, pending=2_000, tuned=True)
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import yaml
 VERSION = "2.8.3"  # 2.8.4 and later lack artifacts that this needs
 HERE = Path(__file__).resolve().parent / "storm"
 _MAIN = "squall.bench.WordCount"
+_CONSTANT = "squall.bench.Constant"
 _START_SECS = 90.0
 _DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 
@@ -71,8 +72,8 @@ def install(home: Path) -> None:
     classes = home / "classes"
     shutil.rmtree(classes, ignore_errors=True)
     classes.mkdir()
-    source = str(HERE / "WordCount.java")
-    run_tool(["javac", "-cp", f"{home}/lib-worker/*", "-d", str(classes), source], "javac", 120)
+    sources = sorted(map(str, HERE.glob("*.java")))
+    run_tool(["javac", "-cp", f"{home}/lib-worker/*", "-d", str(classes), *sources], "javac", 120)
     run_tool(["jar", "cf", str(home / "topology.jar"), "-C", str(classes), "."], "jar", 60)
     (home / "log4j2").mkdir(exist_ok=True)
     for name in ("cluster.xml", "worker.xml"):
@@ -186,14 +187,19 @@ class StormCluster:
             time.sleep(0.2)
         raise UnavailableError(f"{what} does not answer after {_START_SECS:.0f} s")
 
-    def submit(
+    def submit_words(
         self, name: str, lines: Path, results: Path, *, workers: int, pending: int, tuned: bool
     ) -> None:
+        self._submit(_MAIN, name, str(lines), str(results), str(workers), str(pending), str(tuned))
+
+    def submit_constant(self, name: str, results: Path) -> None:
+        self._submit(_CONSTANT, name, str(results))
+
+    def _submit(self, main: str, *arguments: str) -> None:
         jar = self.home / "topology.jar"
         command = self._command("client", "256m", f"-Dstorm.jar={jar}")
-        arguments = [name, str(lines), str(results), str(workers), str(pending), str(tuned)]
         result = subprocess.run(
-            [*command, _MAIN, *arguments],
+            [*command, main, *arguments],
             env=self._environment("client"),
             cwd=self.folder,
             stdin=subprocess.DEVNULL,

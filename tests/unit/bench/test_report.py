@@ -154,7 +154,7 @@ def test_a_cluster_that_lost_a_word_gives_no_figure(monkeypatch, tmp_path):
     monkeypatch.setattr(running, "_COUNT_SECS", 0.1)
     results(tmp_path, 3, lost=1)
     with pytest.raises(WrongCountError, match="the last counts"):
-        running.measure("it", 10, tmp_path, lambda: [Process()], windows=0)
+        running.measure("it", running.word_count(10), tmp_path, lambda: [Process()], windows=0)
 
 
 def test_a_cluster_that_counted_every_word_does(monkeypatch, tmp_path):
@@ -163,7 +163,7 @@ def test_a_cluster_that_counted_every_word_does(monkeypatch, tmp_path):
     monkeypatch.setattr(running, "_sample", lambda *_: next(samples))
     samples = iter([((0.0, 0.0), 0.0, 0.0), ((1.0, 2.0), 1e6, 1.0)])
     monkeypatch.setattr(running, "WINDOW_SECS", 0)
-    row = running.measure("it", 10, tmp_path, lambda: [Process()], windows=1)
+    row = running.measure("it", running.word_count(10), tmp_path, lambda: [Process()], windows=1)
     # Half a core for a million words a second.
     assert row["cpu_us_a_word"] == 0.5
     assert row["words_checked"] == 240
