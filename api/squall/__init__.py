@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from squall_common.component.stateful import StatefulBolt as StatefulBolt
     from squall_common.component.tuples import Tuple as Tuple
     from squall_common.errors import ConfigError as ConfigError
+    from squall_common.errors import IdentityTokenError as IdentityTokenError
     from squall_common.errors import InvalidTopologyError as InvalidTopologyError
     from squall_common.errors import NimbusError as NimbusError
     from squall_common.errors import PackageError as PackageError
@@ -55,6 +56,7 @@ _EXPORTS = {
     "ConfigError": "squall_common.errors",
     "CounterState": "squall_common.component.state",
     "CustomGrouping": "squall_common.component.groupings",
+    "IdentityTokenError": "squall_common.errors",
     "InvalidTopologyError": "squall_common.errors",
     "KeyValueState": "squall_common.component.state",
     "ListState": "squall_common.component.state",

@@ -57,6 +57,19 @@ class ConfigError(SquallError):
     """A configuration value of the wrong type or range, or a file that cannot be read."""
 
 
+class IdentityTokenError(SquallError):
+    """A component has no identity token for an audience: its topology does not declare it, Nimbus
+    has issued none yet, or none after the last one ended.
+
+        class Stores(Bolt):
+            def execute(self, tup):
+                try:
+                    token = self.context.identity_token("https://vault.example.org")
+                except IdentityTokenError:
+                    self.fail(tup)  # its spout may send it again
+    """
+
+
 class InvalidTopologyError(SquallError):
     """A topology that cannot run; the message names the component and what is wrong. `problems`
     holds everything that is wrong, one line for each problem.

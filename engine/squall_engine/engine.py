@@ -209,6 +209,7 @@ class Engine:
             make_counter=core.Counter,
             open_state=callbacks.open_state or self._open_state,
             credentials=CurrentCredentials(settings.credentials),
+            identity_tokens=settings.identity_tokens,
         )
         self._worker_hooks = WorkerHooks(topology.worker_hooks, callbacks.make_hook)
         codec = make_codec()

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from squall_common.outside.held import HeldTokens
 from squall_common.topology.arguments import instantiate
 from squall_common.topology.model import Component, Executor, PythonObject, WorkerSlot
 from squall_common.topology.prepared import PreparedTopology
@@ -38,6 +39,7 @@ class EngineSettings:
     worker: str = ""  # host:port, named in reasons of failures; "": the slot
     epochs: EpochSettings | None = None  # with topology.checkpoint.interval.secs
     credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
+    identity_tokens: HeldTokens = field(default_factory=HeldTokens)  # for foreign parties
     tracer_provider: TracerProvider | None = None  # OpenTelemetry's; None: no tuple is traced
 
     @cached_property

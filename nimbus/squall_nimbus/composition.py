@@ -17,8 +17,10 @@ from squall_common.config.options.typed import ClientOptions, NimbusOptions
 from squall_common.daemon.clock import Clock, SystemClock
 from squall_common.daemon.logs import get_logger
 from squall_common.daemon.loop.background import BackgroundTasks
+from squall_common.errors import SquallError
 from squall_common.history.events import DaemonHistory
 from squall_common.history.settings import history_url
+from squall_common.names import conf_blob_key
 from squall_common.security.access import OpenAccess
 from squall_common.security.quotas import Quotas
 from squall_common.security.sealing import Receiver
@@ -43,7 +45,7 @@ from squall_nimbus.topologies.credentials import CredentialsKeeper, load_plugins
 from squall_nimbus.topologies.finished import FinishedTopologies
 from squall_nimbus.topologies.lifecycle_shell import LifecycleShell
 from squall_nimbus.topologies.quotas import TopologyQuotas
-from squall_nimbus.topologies.submit import Submitter
+from squall_nimbus.topologies.submit import Submitter, no_audiences
 from squall_nimbus.topologies.user_changes import UserChanges
 from squall_nimbus.views.cluster_reader import ClusterReader
 from squall_nimbus.views.worker_metrics import WorkerMetrics
@@ -198,6 +200,17 @@ def build_nimbus(
         ),
         renewing=load_plugins(renewers, options.nimbus_credential_renewers_classes, "renew"),
     )
+    outside = None
+    if signing is not None and options.storm_identity_issuer is not None:
+        from squall_nimbus.access.secured import issue_outside
+
+        outside = issue_outside(
+            signing,
+            options,
+            state,
+            declared=functools.partial(_declared, blobs, topology_store),
+            clock=clock,
+        )
     submitter = Submitter(
         state,
         topology_store,
@@ -213,6 +226,7 @@ def build_nimbus(
         record_event=history.record_event,
         submitting=submitting,
         quotas=TopologyQuotas(quotas, state, blobs.bytes_of),
+        audience_problems=no_audiences if outside is None else outside.problems,
     )
     secured = None
     if signing is not None:
@@ -232,6 +246,7 @@ def build_nimbus(
         objects=Objects(state, topology_store),
         access=OpenAccess() if secured is None else secured.access,
         tokens=None if secured is None else secured.tokens,
+        outside=outside,
         signed=None if signing is None else signing.store,
         authenticator=None if secured is None else secured.authenticator,
         close_audit=(lambda: None) if secured is None else secured.close,
@@ -283,6 +298,22 @@ def content_hashes(
     that it names. Raises BlobNotFoundError, SquallError."""
     keys = {*code_blob_keys(topology_id), *topology_store.get(topology_id).blob_keys}
     return {key: blobs.meta(key).sha256 for key in sorted(keys)}
+
+
+async def _declared(
+    blobs: BlobStore, topology_store: TopologyStore, topology_id: str
+) -> tuple[tuple[str, ...], str, str]:
+    """The audiences that a topology declares, the blob that says so, and the hash of its bytes.
+    Raises SquallError."""
+    await topology_store.have([topology_id])
+    key = conf_blob_key(topology_id)
+    try:
+        # Its hash first: of what was replaced meanwhile, it is an old one, which is not signed.
+        digest = blobs.meta(key).sha256
+        topology = topology_store.get(topology_id)
+    except BlobNotFoundError as error:
+        raise SquallError(f"this Nimbus does not have the code of {topology_id} yet") from error
+    return topology.options.topology_identity_audiences, key, digest
 
 
 def _conf_of(topology_store: TopologyStore, topology_id: str) -> Mapping[str, Any]:

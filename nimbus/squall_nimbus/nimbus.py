@@ -42,6 +42,7 @@ from squall_nimbus.views.worker_metrics import WorkerMetrics
 
 if TYPE_CHECKING:
     from squall_common.authentication.authenticator import PeerAuthenticator
+    from squall_nimbus.access.outside_tokens import OutsideTokens
     from squall_nimbus.access.signed_store import SignedStore
     from squall_nimbus.access.tokens import Tokens
 
@@ -98,6 +99,7 @@ class Nimbus:
     access: Access
     # Of a secured cluster; None in an open one.
     tokens: Tokens | None = None
+    outside: OutsideTokens | None = None  # and that has an issuer
     signed: SignedStore | None = None
     authenticator: PeerAuthenticator | None = None
     close_audit: Callable[[], None] = lambda: None
@@ -120,6 +122,10 @@ class Nimbus:
         if self.signed is not None:  # after the tokens, which read what was revoked
             await asyncio.to_thread(self.signed.ledger.open)
             self.tasks.start("signed states", self.signed.follow())
+        if self.outside is not None:
+            await asyncio.to_thread(self.outside.keys.open)
+            await self._refresh_outside()
+            self.tasks.every("outside keys", _TOKENS_SECS, self._refresh_outside)
         self.monitor.session_timeout_secs = self.state.store.session_timeout_secs
         self.state.store.add_listener(self._connection_changed)
         await self._announce()
@@ -236,6 +242,14 @@ class Nimbus:
             await self.tokens.refresh()
         except StoreError as error:  # what it knows still counts
             log.info("token_register_not_read", error=error)
+
+    async def _refresh_outside(self) -> None:
+        """Without a key that is published, no identity token is issued; nothing else waits."""
+        assert self.outside is not None
+        try:
+            await self.outside.keys.refresh()
+        except (StoreError, SquallError, ValueError, OSError) as error:
+            log.warning("outside_keys_not_published", error=error)
 
     # Loops
 

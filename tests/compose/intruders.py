@@ -59,6 +59,7 @@ def _plan(cluster: ComposeCluster) -> dict[str, Any]:
         ["getTopologyKey", victim, "x"],
         ["getTopologyCredentials", victim, "x"],
         ["getWorkerTokens", hosts[0], [victim]],
+        ["getIdentityToken", victim, "https://vault.example.org"],
         ["beginBlobDownload", f"{victim}-stormcode.ser"],
         ["beginBlobDownload", f"{victim}-stormconf.ser"],
         ["getBlobMeta", f"{victim}-stormjar.jar"],

@@ -9,6 +9,7 @@ from squall_cli.proxy.web import WebProxy
 from squall_common.daemon.web import Route
 from squall_common.telemetry.page import DaemonMetrics
 from squall_drpc.server.http import DrpcHttp
+from squall_ui.access.issuer import IssuerPages
 from squall_ui.access.login import Login
 from squall_ui.logviewer.places import Places
 from squall_ui.logviewer.routes import LogRoutes
@@ -34,6 +35,9 @@ def route_tables(folder: Path) -> dict[str, list[Route]]:
             *Reports(nothing, nothing).routes(),
             *static_routes(),
             *Login(nothing, nothing, title="", ended=nothing).routes(),
+            *IssuerPages(
+                "https://id.example.org", nothing, nothing, now=nothing, monotonic=nothing
+            ).routes(),
             *shell.routes(site),
         ],
         "logviewer": [

@@ -108,6 +108,7 @@ async def running(
         pages = {
             **common, **certificates.conf(Role.UI, "ui1"), "ui.port": 0,
             "storm.local.dir": str(folder / "ui"), "logviewer.port": logviewer.port,
+            "storm.identity.issuer": (conf or {}).get("storm.identity.issuer"),
         }  # fmt: skip
         ui = UiServer(UiOptions.read(pages), ClientOptions.read(pages))
         await ui.start()

@@ -1154,6 +1154,14 @@ service Nimbus {
     // have ended.
     list<string> getLiveTopologies(1: list<string> topologyIds)
         throws (1: AuthorizationException e1);
+    // Squall's own: a token by which a topology proves to a foreign party who it is, for a worker of
+    // it. The topology's configuration declares the audience.
+    string getIdentityToken(1: string topologyId, 2: string audience)
+        throws (1: NotAliveException e1, 2: AuthorizationException e2);
+    // Squall's own: the public keys by which foreign parties verify these tokens, as each Nimbus has
+    // signed its own.
+    list<string> getIdentityKeys()
+        throws (1: AuthorizationException e1);
 }
 
 service Supervisor {

@@ -33,6 +33,7 @@ from squall_ui.viewers import OneViewer, SignedIn, UserViewers
 
 if TYPE_CHECKING:
     from squall_common.authentication.files import Trusted
+    from squall_ui.access.issuer import IssuerPages
     from squall_ui.access.secured import SecuredWeb
 
 
@@ -79,6 +80,11 @@ class UiServer:
         self.logs = Logs(
             self.viewers, port, None if secured is None else secured.credentials(Role.LOGVIEWER)
         )
+        # In an open cluster the option is refused.
+        issuer: IssuerPages | None = None
+        if secured is not None and options.storm_identity_issuer is not None:
+            issuer = secured.issuer_pages(options.storm_identity_issuer)
+        self.issuer = issuer
         host = options.ui_host or options.storm_bind_host
         names = [host, *([options.storm_local_hostname] if options.storm_local_hostname else [])]
         self.http = WebServer(
@@ -90,6 +96,7 @@ class UiServer:
                 *static_routes(),
                 self.metrics.route(),
                 *([] if secured is None else secured.routes(options.ui_title, self._ended)),
+                *([] if issuer is None else issuer.routes()),
                 *shell.routes(site, secured=secured is not None),
             ],
             name="ui",
@@ -100,7 +107,8 @@ class UiServer:
             authorizer=None if secured is None else SignedIn(),
             authenticator=None if secured is None else secured.peers,
             insecure=options.storm_security_insecure,
-            hosts=known_hosts(options.storm_http_hosts, names),
+            hosts=known_hosts(options.storm_http_hosts, names)
+            | (set() if issuer is None else {issuer.host}),
             observe=self.metrics.observe_requests(),
         )
         self.host = host

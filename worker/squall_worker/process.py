@@ -45,6 +45,7 @@ from squall_common.daemon.loop.background import BackgroundTasks
 from squall_common.daemon.loop.loop_lag import LoopLag
 from squall_common.errors import SquallError
 from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK, topology_name_of
+from squall_common.outside.held import HeldTokens
 from squall_common.security.identity import Role
 from squall_common.topology.model import WorkerSlot
 from squall_common.worker_files.heartbeat_file import Phase
@@ -58,6 +59,8 @@ from squall_worker.cluster.view import ClusterView
 from squall_worker.credentials import LOOK_SECS as CREDENTIALS_SECS
 from squall_worker.credentials import CredentialsFile
 from squall_worker.heap import tune_heap
+from squall_worker.identity import LOOK_SECS as IDENTITY_SECS
+from squall_worker.identity import IdentityTokens
 from squall_worker.image import LINKS_OF_IMAGE, begin_image, current_image, image_number
 from squall_worker.keys import own_key
 from squall_worker.localized import LocalizedTopology, load, put_on_path
@@ -198,6 +201,7 @@ class Worker:
             ask=ask or ask_aside(self._options, spec.topology_id),
         )
         self._credentials = CredentialsFile(spec.credentials_file, spec.topology_id)
+        self._identity: IdentityTokens | None = None  # of a topology that declares audiences
         self._dumps = Dumps(
             spec.worker_dir,
             spec.artifacts_dir,
@@ -301,6 +305,8 @@ class Worker:
         epochs = None
         if options.topology_checkpoint_interval_secs is not None:
             epochs = await self._take_part(localized, options, view, placement, transport)
+        if options.topology_identity_audiences:
+            await self._begin_identity(options)
         engine = self._engine = self._make_engine(localized, placement, transport, epochs)
         if self._epochs is not None:
             engine.receive_epochs = self._epochs.receive
@@ -346,6 +352,19 @@ class Worker:
             secs=self._age(),
         )
         return engine, view, first
+
+    async def _begin_identity(self, options: TopologyOptions) -> None:
+        """Get the tokens that the topology shows to foreign parties, if its cluster has any."""
+        if not self.spec.secured:
+            return
+        self._identity = IdentityTokens(
+            options.topology_identity_audiences,
+            self.spec.topology_id,
+            self._connect_nimbus,
+            self._clock,
+        )
+        await self._identity.first()
+        self._tasks.every("identity tokens", IDENTITY_SECS, self._identity.look)
 
     def _begin_history(self, localized: LocalizedTopology) -> None:
         """Start the history, if the topology wants one."""
@@ -444,6 +463,7 @@ class Worker:
             worker=f"{self.spec.hostname}:{self.spec.port}",
             tracer_provider=self._make_provider(localized),
             credentials=self._credentials.read() or {},
+            identity_tokens=HeldTokens() if self._identity is None else self._identity.held,
             epochs=epochs,
         )
         callbacks = EngineCallbacks(

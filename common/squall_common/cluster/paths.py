@@ -62,6 +62,7 @@ CATALOG = f"{SECURITY}/catalog"
 TAKEOVER = f"{SECURITY}/takeover"
 SIGNED_STATES = f"{SECURITY}/topologies"
 MANIFESTS = f"{SECURITY}/nodes"
+OUTSIDE_KEYS = f"{SECURITY}/outside"
 
 
 def signed_state(topology_id: str) -> str:
@@ -70,6 +71,10 @@ def signed_state(topology_id: str) -> str:
 
 def manifest(node: str) -> str:
     return f"{MANIFESTS}/{node}"
+
+
+def outside_keys(nimbus: str) -> str:
+    return f"{OUTSIDE_KEYS}/{nimbus}"
 
 
 def is_notice(path: str) -> bool:

@@ -18,6 +18,7 @@ once at the next change, and after every reconnection (see `store.Watcher`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -488,6 +489,25 @@ class ClusterState:
         """Replace it. Raises StoreError."""
         await self._ensure(paths.TOKEN_REGISTER.rpartition("/")[0], guard)
         await self._put(paths.TOKEN_REGISTER, text, guard)
+
+    async def outside_keys(self, nimbuses_max: int = 32) -> dict[str, bytes]:
+        """What each Nimbus has published of its keys for foreign parties, as it is, by the Nimbus'
+        name; of up to `nimbuses_max` of them. Raises StoreError."""
+        found: dict[str, bytes] = {}
+        try:
+            names = sorted(await self.store.children(paths.OUTSIDE_KEYS))
+        except NoNodeError:
+            return found
+        for name in names[:nimbuses_max]:
+            with contextlib.suppress(NoNodeError):
+                found[name] = (await self.store.get(paths.outside_keys(name)))[0]
+        return found
+
+    async def put_outside_keys(self, nimbus: str, text: bytes) -> None:
+        """Replace what a Nimbus has published. Raises StoreError."""
+        await self._ensure(paths.SECURITY)
+        await self._ensure(paths.OUTSIDE_KEYS)
+        await self._put(paths.outside_keys(nimbus), text, None)
 
     async def log_config(self, topology_id: str, watch: Watcher | None = None) -> LogConfig | None:
         found = await self._read(paths.logconfig(topology_id), codec.decode_log_config, watch)

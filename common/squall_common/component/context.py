@@ -25,6 +25,7 @@ from squall_common.component.metrics.shell_metrics import ShellMetric
 from squall_common.component.shared_threads import SharedThreads
 from squall_common.errors import SquallError
 from squall_common.names import topology_name_of
+from squall_common.outside.held import HeldTokens
 from squall_common.topology.model import Component, GlobalStreamId, Grouping, Topology
 from squall_common.topology.serialization import Registry
 
@@ -89,6 +90,7 @@ class WorkerContext:
     shared_threads: SharedThreads = field(default_factory=SharedThreads)
     make_counter: Callable[[], CounterLike] = Counter  # a faster one with the compiled core
     credentials: CurrentCredentials = field(default_factory=CurrentCredentials)
+    identity_tokens: HeldTokens = field(default_factory=HeldTokens)
     # (component, task): the state of a task; None: in memory.
     open_state: Callable[[str, int], KeyValueState | None] | None = None
 
@@ -161,6 +163,21 @@ class WorkerTopologyContext:
         credentials=...)`); empty if it has none. Read it again after `credentials_updated`, or each
         time: it is the newest version that has reached this worker."""
         return self._worker.credentials.values
+
+    def identity_token(self, audience: str) -> str:
+        """A token by which this topology proves to a foreign party who it is: a JWT of the cluster,
+        for one of the audiences that `topology.identity.audiences` lists. It names the topology and
+        its owner, and lives for an hour at the most; ask for it at each login, since the worker
+        renews it. Never waits, and may be called from any thread.
+
+            def log_in(self):
+                token = self.context.identity_token("https://vault.example.org")
+                self.vault.auth.jwt.jwt_login(role="words", jwt=token)
+
+        Raises IdentityTokenError where there is none: the topology does not declare the audience,
+        Nimbus has issued none yet, or it is away and the last one has ended; and outside secured
+        clusters, also in local mode."""
+        return self._worker.identity_tokens.get(audience)
 
     @property
     def resources(self) -> dict[str, Any]:

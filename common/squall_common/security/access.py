@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from squall_common.security.acl import ClusterAcl, Node, Object
 from squall_common.security.actions import ACTIONS, Kind
-from squall_common.security.audit import AuditLog
+from squall_common.security.audit import AuditLog, described
 from squall_common.security.authorize import Allowed, Denied, authorize, visible
 from squall_common.security.identity import Principal
 from squall_thrift import storm
@@ -41,6 +41,9 @@ class OpenAccess:
 
     def note_refusal(self, call: Call, action: str, thing: Object, reason: str) -> None:
         """Nothing is refused here."""
+
+    def note_issue(self, call: Call, action: str, thing: Object, what: str) -> None:
+        """Nothing is noted here."""
 
     def require_name(self, call: Call, action: str, name: str) -> None:
         """Return: the caller may."""
@@ -107,6 +110,12 @@ class SecuredAccess:
     def note_refusal(self, call: Call, action: str, thing: Object, reason: str) -> None:
         """Note what the daemon itself has refused, of which its caller learns nothing."""
         self._audit.decided(Denied(reason), action, thing, caller_of(call), call.peer)
+
+    def note_issue(self, call: Call, action: str, thing: Object, what: str) -> None:
+        """Note what the daemon has issued by an action that has no line by itself."""
+        self._audit.note(
+            "allowed", action, described(thing), caller_of(call), call.peer, f"issued: {what}"
+        )
 
     def require_name(self, call: Call, action: str, name: str) -> None:
         """Decide on the name of a topology that does not exist yet: a token for some topologies

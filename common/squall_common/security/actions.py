@@ -144,6 +144,10 @@ def _table() -> dict[str, Action]:
     )
     # Tokens of workers: for its own slots, to a supervisor alone.
     add(("getWorkerTokens",), Kind.NODE, frozenset({Grant.ITS_SUPERVISOR}), False)
+    # Tokens for foreign parties: to the topology's own workers alone. Nimbus notes those that it
+    # signs: a worker may ask as often as it likes. The keys are public.
+    add(("getIdentityToken",), Kind.TOPOLOGY, frozenset({Grant.ITS_WORKER}), False)
+    add(("getIdentityKeys",), Kind.CLUSTER, everyone, False)
     # Which topologies live: a daemon by which workers are authenticated asks for that.
     add(("getLiveTopologies",), Kind.CLUSTER, frozenset({Grant.DRPC}), False)
     # The supervisor's own service.
@@ -175,13 +179,15 @@ def _table() -> dict[str, Action]:
 
 ACTIONS: Final = _table()
 
-# What an administrator may not do either: keys are for daemons, a token comes of a certificate, and
-# only a worker or its supervisor knows how the worker is, or what its functions answer.
+# What an administrator may not do either: keys are for daemons, a token comes of a certificate, a
+# topology is itself, and only a worker or its supervisor knows how the worker is, or what its
+# functions answer.
 SEALED: Final = frozenset(
     {
         "createToken",
         "failRequest",
         "fetchRequest",
+        "getIdentityToken",
         "getTopologyCredentials",
         "getTopologyKey",
         "getWorkerTokens",

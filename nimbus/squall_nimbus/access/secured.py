@@ -14,12 +14,15 @@ from squall_common.cluster.state import ClusterState
 from squall_common.config.options.typed import NimbusOptions
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.files import make_private_dirs
+from squall_common.outside.issuer import check_issuer
 from squall_common.security.access import SecuredAccess
 from squall_common.security.acl import ClusterAcl, Members, impersonation_of
 from squall_common.security.audit import AuditFile, AuditLog
 from squall_common.security.signing import Trust
 from squall_nimbus.access.keys import SigningKeys
 from squall_nimbus.access.ledger import Ledger
+from squall_nimbus.access.outside_keys import OutsideKeys
+from squall_nimbus.access.outside_tokens import FindDeclared, OutsideTokens
 from squall_nimbus.access.signed_store import SignedStore
 from squall_nimbus.access.tokens import Tokens
 
@@ -100,6 +103,35 @@ def secure(
     )
     access = SecuredAccess(acls, audit, ended=authenticator.ended, now=clock.time)
     return Secured(access, tokens, authenticator, file.close)
+
+
+def issue_outside(
+    signing: Signing,
+    options: NimbusOptions,
+    state: ClusterState,
+    *,
+    declared: FindDeclared,
+    clock: Clock,
+) -> OutsideTokens:
+    """What issues identity tokens. Raises ConfigError."""
+    issuer = check_issuer(options.storm_identity_issuer or "")
+    trusted = signing.trusted
+    keys = OutsideKeys(
+        issuer,
+        trusted,
+        state,
+        signing.folder,
+        keys=signing.keys,
+        trust=Trust(trusted.cluster, trusted.ca, signing.revoked.serials),
+        clock=clock,
+    )
+    return OutsideTokens(
+        keys,
+        cluster=trusted.cluster,
+        allowed=options.nimbus_identity_audiences,
+        declared=declared,
+        clock=clock,
+    )
 
 
 def cluster_acl(options: NimbusOptions) -> ClusterAcl:

@@ -1,4 +1,4 @@
-"""The Thrift service Nimbus: thin, one file for each group of its 69 methods.
+"""The Thrift service Nimbus: thin, one file for each group of its 73 methods.
 
 A method checks its arguments, asks a part of `nimbus.Nimbus`, and answers with Thrift's structs.
 Squall's errors become the exceptions that the interface declares (`base`).

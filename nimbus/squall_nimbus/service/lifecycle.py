@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from squall_common.cluster import convert
 from squall_common.cluster.values import RebalanceOptions, TopologyStatus
+from squall_common.config.options.typed import TopologyOptions
 from squall_common.names import ANONYMOUS
 from squall_nimbus.service.base import Calls, needed, operation, refused
 from squall_nimbus.topologies.lifecycle import Activate, Deactivate, Kill, Rebalance
@@ -131,13 +133,21 @@ class LifecycleCalls(Calls):
             check_rebalance,
             await self.nimbus.reader.stored(topology_id),
             asked,
-            lambda overrides: self.nimbus.submitter.blob_problems(overrides, base.owner),
+            functools.partial(self._conf_problems, base.owner, name),
             problems_of,
             await self._bound(topology_id) if asked.num_executors else (),
         )
         size = size_of(replace(base, action_options=checked))
         async with self.nimbus.submitter.quotas.granted(base.owner or ANONYMOUS, topology_id, size):
             await self.nimbus.lifecycle.handle(name, Rebalance(checked))
+
+    def _conf_problems(self, owner: str | None, name: str, overrides: TopologyOptions) -> list[str]:
+        """What is wrong with what a configuration names elsewhere."""
+        submitter = self.nimbus.submitter
+        return [
+            *submitter.blob_problems(overrides, owner),
+            *submitter.audience_problems(overrides, owner, name),
+        ]
 
     @operation("savepoint", by_name="name")
     async def savepoint(

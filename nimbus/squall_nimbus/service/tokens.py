@@ -43,7 +43,8 @@ async def _node_asked(_: Calls, arguments: tuple[Any, ...]) -> Node:
 
 
 class TokenCalls(Calls):
-    """createToken, listTokens, revokeToken, revokeTokens: in a secured cluster only."""
+    """Tokens of users, of workers, and of topologies for foreign parties: in a secured cluster
+    only."""
 
     @property
     def _tokens(self) -> Tokens:
@@ -139,6 +140,37 @@ class TokenCalls(Calls):
                         left_out=left_out,
                     )
         return found
+
+    @operation("getIdentityToken", by_id="topologyId")
+    async def getIdentityToken(
+        self, call: Call, topologyId: str | None, audience: str | None
+    ) -> str:
+        """A token for a foreign party, for the worker that calls."""
+        nimbus, topology_id = self.nimbus, needed(topologyId, "topologyId")
+        if nimbus.outside is None or nimbus.signed is None:
+            raise refused("this cluster issues no identity tokens (storm.identity.issuer)")
+        await nimbus.leader_elector.require()
+        caller = caller_of(call)
+        # What it has proved was looked at before this Nimbus knew that it leads.
+        if caller is None or not nimbus.signed.is_on(
+            topology_id, caller.node or "", caller.port or 0
+        ):
+            raise storm.AuthorizationException(msg="the caller's slot is not the topology's")
+        kept = await nimbus.signed.work(topology_id)
+        if kept is None:
+            raise TopologyNotAliveError(topology_id)
+        asked = needed(audience, "audience")
+        token, is_new = await nimbus.outside.issue(topology_id, kept.record, asked)
+        if is_new:
+            thing = nimbus.objects.topology(topology_id, kept.record.owner)
+            nimbus.access.note_issue(call, "getIdentityToken", thing, f"a token for {asked}")
+        return token
+
+    @operation("getIdentityKeys")
+    async def getIdentityKeys(self, call: Call) -> list[str]:
+        """What each Nimbus has published of its keys for these tokens."""
+        outside = self.nimbus.outside
+        return [] if outside is None else outside.keys.texts()
 
     @operation("getLiveTopologies")
     async def getLiveTopologies(self, call: Call, topologyIds: Sequence[str] | None) -> list[str]:

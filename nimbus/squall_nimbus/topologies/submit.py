@@ -37,6 +37,7 @@ from squall_common.names import (
     make_topology_id,
     topology_name_error,
 )
+from squall_common.outside.audiences import audience_problems
 from squall_common.packaging.blob_map import parse_blob_map
 from squall_common.topology.model import Topology
 from squall_common.topology.system import component_parallelism, validate_topology
@@ -85,6 +86,11 @@ class Submission:
     principal: str | None = None  # the connection's user; None: it was not authenticated
 
 
+def no_audiences(audiences: Sequence[str], owner: str | None, name: str) -> list[str]:
+    """Where no identity tokens are issued."""
+    return audience_problems(audiences, issuer=None, allowed=None)
+
+
 class Submitter:
     """Takes submissions; those of the same name one after the other. `submitting` gets the ids of
     topologies that are being stored."""
@@ -105,6 +111,7 @@ class Submitter:
         fence: Callable[[], Awaitable[Fence]],
         submitting: set[str],
         quotas: TopologyQuotas,
+        audience_problems: Callable[[Sequence[str], str | None, str], list[str]] = no_audiences,
         record_event: Callable[[str, str, str], None] = lambda topology_id, name, text: None,
     ) -> None:
         self._record_event = record_event
@@ -124,6 +131,7 @@ class Submitter:
         self._checks = asyncio.Semaphore(_CHECKS_AT_ONCE)
         self.submitting = submitting  # shared with the cleanup
         self.quotas = quotas
+        self._audience_problems = audience_problems
 
     async def submit(self, submission: Submission) -> str:
         """Submit a topology and return its id. Raises InvalidTopologyError, TopologyAliveError,
@@ -202,6 +210,7 @@ class Submitter:
             )
         dependencies = (*topology.dependency_jars, *topology.dependency_artifacts)
         problems = self.blob_problems(compiled.options, submission.owner, dependencies)
+        problems += self.audience_problems(compiled.options, submission.owner, submission.name)
         if problems:
             raise InvalidTopologyError.listing(problems)
         if submission.topology.shared_memory:  # Storm's own default scheduler ignores it as well
@@ -262,6 +271,12 @@ class Submitter:
             elif check_access(self._blobs.meta(key).acl, caller, READ, key) is not None:
                 problems.append(f"{what}, which {caller.name} may not read")
         return problems
+
+    def audience_problems(
+        self, options: TopologyOptions, owner: str | None, name: str
+    ) -> list[str]:
+        """List what is wrong with the foreign parties for which a topology wants tokens."""
+        return self._audience_problems(options.topology_identity_audiences, owner, name)
 
     def _base(self, submission: Submission, topology: StoredTopology) -> StormBase:
         return StormBase(

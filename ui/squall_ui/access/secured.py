@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from squall_common.security.access import SecuredAccess
 from squall_common.security.acl import ClusterAcl
 from squall_common.security.audit import AuditFile, AuditLog
 from squall_common.security.identity import Role
+from squall_common.security.signing import Trust
 from squall_ui.access.authenticator import WebPeers
+from squall_ui.access.issuer import IssuerPages
 from squall_ui.access.login import Login
 from squall_ui.access.sessions import Sessions
 
@@ -41,6 +44,8 @@ class SecuredWeb:
         now: Callable[[], float] = time.time,
     ) -> None:
         self.client = client
+        self._trusted = trusted
+        self._now = now
         self.own = self.credentials(Role.NIMBUS)
         local = Path(options.storm_local_dir)
         self.folder = local / name / "security"
@@ -70,6 +75,13 @@ class SecuredWeb:
         """Those of logging in and out."""
         return Login(self.peers, self.audit, title=title, ended=ended).routes()
 
+    def issuer_pages(self, issuer: str) -> IssuerPages:
+        """What foreign parties read. Raises ConfigError."""
+        trust = Trust(self._trusted.cluster, self._trusted.ca, self.revocations.serials)
+        return IssuerPages(
+            issuer, trust, self._outside_keys, now=self._now, monotonic=time.monotonic
+        )
+
     def credentials(self, server: Role) -> ClientCredentials:
         """This daemon's own, for daemons of a role."""
         found = credentials_of(self.client, server)
@@ -92,3 +104,8 @@ class SecuredWeb:
         async with await NimbusClient.connect(self.client) as nimbus:
             text: str = await nimbus.call("getTokenRegister", known, timeout_secs=_CALL_SECS)
             return text
+
+    async def _outside_keys(self) -> Sequence[str]:
+        async with asyncio.timeout(_CALL_SECS), await NimbusClient.connect(self.client) as nimbus:
+            texts: list[str] = await nimbus.call("getIdentityKeys")
+            return texts

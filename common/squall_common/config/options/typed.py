@@ -39,6 +39,8 @@ class NimbusOptions(Options, frozen=True, kw_only=True):
     storm_security_certificate: str | None = None
     storm_security_key: str | None = None
     storm_security_revoked: str | None = None
+    storm_identity_issuer: str | None = None
+    nimbus_identity_audiences: tuple[str, ...] | None = None
     nimbus_users: tuple[str, ...] | None = None
     nimbus_groups: tuple[str, ...] | None = None
     logs_users: tuple[str, ...] = ()
@@ -263,6 +265,7 @@ class UiOptions(Options, frozen=True, kw_only=True):
     storm_security_certificate: str | None = None
     storm_security_key: str | None = None
     storm_security_revoked: str | None = None
+    storm_identity_issuer: str | None = None
     ui_host: str | None = None
     ui_port: int = 8080
     ui_title: str = "Squall UI"
@@ -336,6 +339,7 @@ class TopologyOptions(Options, frozen=True, kw_only=True):
 
     storm_messaging_curve: bool | Literal["auto"] = "auto"
     storm_messaging_ring_bytes: int = 1048576  # bytes
+    topology_identity_audiences: tuple[str, ...] = ()
     logs_users: tuple[str, ...] = ()
     logs_groups: tuple[str, ...] = ()
     drpc_servers: tuple[str, ...] | None = None

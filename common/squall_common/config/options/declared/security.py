@@ -16,6 +16,7 @@ from squall_common.config.options.declaration import (
     SUPERVISOR,
     TOPOLOGY,
     UI,
+    WORKER,
     Option,
 )
 from squall_common.config.options.kinds import TEXT, YES_NO, either, list_of, map_of, number, whole
@@ -77,6 +78,38 @@ OPTIONS: tuple[Option, ...] = (
         "File with the token that a command shows (storm login writes it); null: ~/.storm/token.",
         scope=CLIENT,
         readers=COMMAND,
+        storm=OURS,
+    ),
+    Option(
+        "storm.identity.issuer",
+        TEXT,
+        None,
+        "An https URL that names this cluster to foreign parties. With it, Nimbus issues identity "
+        "tokens to workers, and the UI serves the discovery document and the keys below the path "
+        "of this URL. null: there are no identity tokens.",
+        scope=DAEMON,
+        readers=NIMBUS | UI,
+        storm=OURS,
+        secured=True,
+    ),
+    Option(
+        "nimbus.identity.audiences",
+        NAMES,
+        None,
+        "The audiences that topologies may declare in topology.identity.audiences; null: all.",
+        scope=DAEMON,
+        readers=NIMBUS,
+        storm=OURS,
+        secured=True,
+    ),
+    Option(
+        "topology.identity.audiences",
+        NAMES,
+        [],
+        "The foreign parties to which the topology proves who it is, up to eight: for each, "
+        "`context.identity_token(AUDIENCE)` is a token for it alone.",
+        scope=TOPOLOGY,
+        readers=NIMBUS | WORKER,
         storm=OURS,
     ),
     Option(
