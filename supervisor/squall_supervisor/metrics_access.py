@@ -18,6 +18,7 @@ from squall_common.authentication.files import Trusted
 from squall_common.authentication.followed import FollowedRevocations
 from squall_common.authentication.groups import Groups, groups_source
 from squall_common.authentication.programs import ProgramPeers
+from squall_common.authentication.provider import provider_of
 from squall_common.client.nimbus import NimbusClient
 from squall_common.config.options.typed import ClientOptions, SupervisorOptions
 from squall_common.security.access import SecuredAccess
@@ -54,6 +55,7 @@ class MetricsReaders:
             revoked=self._revocations,
             audit=audit,
             now=time.time,
+            provider=provider_of(options),
         )
         self.access = SecuredAccess(acls, audit, ended=peers.ended, now=time.time)
         self.peers = ProgramPeers(peers, peers.ended, ready=self._revocations.ready)

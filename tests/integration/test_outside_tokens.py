@@ -1,5 +1,6 @@
-"""A bolt logs in to a foreign party, which knows nothing of the cluster but its issuer's URL:
-authlib verifies the token through discovery and the keys."""
+"""Foreign parties of a real cluster. A bolt logs in to one that knows nothing of the cluster but
+its issuer's URL: authlib verifies the token through discovery and the keys. And users of an
+identity provider use the cluster."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import json
 import os
 import signal
 import ssl
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +24,8 @@ from tests.integration.test_credentials import in_processes
 from tests.integration.test_curve import files_with, znode_values
 from tests.support.devcluster import ROOT, DevCluster, wait_for
 from tests.support.foreign_party import Party, PublicProxy
+from tests.support.identity_provider import AUDIENCE as PROVIDER_AUDIENCE
+from tests.support.identity_provider import ProviderKeys, signed
 
 from squall_common.authentication.credentials import credentials_of
 from squall_common.config.load import default_conf
@@ -79,7 +83,17 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         return f"https://127.0.0.1:{port}", ssl.create_default_context(cafile=str(ca))
 
     with Party() as party, PublicProxy(folder / "proxy", origin) as proxy:
-        overrides = (f"storm.identity.issuer={proxy.url}/prod",)
+        login = f"{proxy.url}/login"
+        proxy.documents["/login/.well-known/openid-configuration"] = {
+            "issuer": login,
+            "jwks_uri": f"{login}/keys",
+        }
+        overrides = (
+            f"storm.identity.issuer={proxy.url}/prod",
+            f"storm.oidc.issuer={login}",
+            f"storm.oidc.audience={PROVIDER_AUDIENCE}",
+            f"storm.oidc.ca={proxy.ca}",
+        )
         with DevCluster.start(folder / "c", secure=True, slots=2, overrides=overrides) as cluster:
             running.append(cluster)
             for name in ("mine", "other"):
@@ -200,3 +214,45 @@ def test_a_nimbus_that_dies_takes_no_token_back(site: Site) -> None:
     assert site.verified(shown[0], AUDIENCE)
     assert site.keys() == keys
     assert len(site.party.got("error")) == errors
+
+
+def test_users_of_an_identity_provider_use_commands_and_pages(site: Site) -> None:
+    """A new key of the provider's counts, one that is not its does not; and the topology of a user
+    is that user's."""
+    keys, now = ProviderKeys(), int(time.time())
+    login = f"{site.proxy.url}/login"
+    site.proxy.documents["/login/keys"] = keys.jwks()
+    claims = {"iss": login, "aud": PROVIDER_AUDIENCE, "iat": now, "exp": now + 3_600}
+    ann = _shown(site, "ann", signed({**claims, "sub": "ann"}, keys))
+    bob = _shown(site, "bob", signed({**claims, "sub": "bob"}, keys))
+    thief = _shown(site, "thief", signed({**claims, "sub": "ann"}, ProviderKeys()))
+    url = f"{site.party.url}/anns"
+    site.cluster.storm("jar", *ann, TOPOLOGY, "outside_topology.py", "anns", url, AUDIENCE)
+    [listed] = json.loads(site.cluster.storm("list", "--json", *ann).stdout)
+    assert (listed["name"], listed["owner"]) == ("anns", "ann")
+    assert json.loads(site.cluster.storm("list", "--json", *bob).stdout) == []
+    for options, command in ((bob, "kill"), (thief, "kill")):
+        assert site.cluster.storm(command, "anns", *options, check=False).returncode == 1
+    refused = site.cluster.storm("list", *thief, check=False)
+    assert "refused the certificate or the token" in refused.stderr
+    refused = site.cluster.storm("token", "create", *ann, check=False)
+    assert "no token makes another" in refused.stderr
+    token = Path(ann[1].partition("=")[2]).read_text()
+    context = ssl.create_default_context(
+        cafile=str(site.cluster.data_dir / "security" / "ca" / "ca.pem")
+    )
+    request = urllib.request.Request(
+        f"https://127.0.0.1:{site.cluster.state()['ui']['port']}/api/v1/topology/summary",
+        headers={"Authorization": f"Bearer {token}"},
+    )
+    with urllib.request.urlopen(request, context=context, timeout=60) as answer:
+        assert [one["name"] for one in json.load(answer)["topologies"]] == ["anns"]
+    site.cluster.storm("kill", "anns", "-w", "0", *ann)
+
+
+def _shown(site: Site, name: str, token: str) -> list[str]:
+    """Options of a command by which it shows a token, and no certificate."""
+    file = site.cluster.data_dir / f"token-{name}"
+    file.touch(mode=0o600)
+    file.write_text(token)
+    return ["-c", f"storm.security.token.file={file}"]

@@ -103,10 +103,11 @@ class PublicProxy(_Server):
         super().__init__(made.for_server())
         self.ca = made.ca
         self._origin = origin
-        self.asked: list[str] = []
+        self.documents: dict[str, Any] = {}  # of its own, by path, as JSON
 
     def get(self, path: str) -> tuple[int, bytes]:
-        self.asked.append(path)
+        if path in self.documents:
+            return 200, json.dumps(self.documents[path]).encode()
         if "/.well-known/" not in path:
             return 404, b"{}"
         url, context = self._origin()

@@ -97,6 +97,7 @@ async def running(
             "nimbus.admins": ["root"],
             "storm.log.dir": str(folder / "logs"),
             **{key: nimbus.local.conf[key] for key in _GROUPS},
+            **{key: value for key, value in (conf or {}).items() if key.startswith("storm.oidc.")},
         }
         logs = {
             **common, **certificates.conf(Role.LOGVIEWER, "node-1"),

@@ -147,4 +147,12 @@ def _secured(trusted: Trusted, options: UiOptions, client: ClientOptions) -> Sec
     from squall_ui.access.secured import SecuredWeb
 
     # The UI has no lists: Nimbus decides.
-    return SecuredWeb("ui", trusted, options, client, acls=ClusterAcl(), groups=fixed_groups({}))
+    return SecuredWeb(
+        "ui",
+        trusted,
+        options,
+        client,
+        acls=ClusterAcl(),
+        groups=fixed_groups({}),
+        own_issuer=options.storm_identity_issuer,
+    )

@@ -6,13 +6,14 @@ import math
 import ssl
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from cryptography import x509
 
 from squall_common.authentication import mechanisms
 from squall_common.authentication.files import Trusted
 from squall_common.authentication.groups import Groups
+from squall_common.outside.provider import is_outside_token
 from squall_common.security.acl import ClusterAcl
 from squall_common.security.audit import AuditLog
 from squall_common.security.authorize import Denied, may_impersonate
@@ -34,6 +35,9 @@ from squall_common.security.worker_tokens import (
 )
 from squall_thrift.serving.authentication import RefusedError
 
+if TYPE_CHECKING:
+    from squall_common.authentication.provider import Provider
+
 # Daemons that call with the token of a user who has asked them.
 CARRIERS: Final = frozenset({Role.UI, Role.LOGVIEWER, Role.DRPC})
 
@@ -46,6 +50,7 @@ class Proved:
     token: Token | None = None
     serial: int | None = None
     worker: WorkerToken | None = None
+    groups: frozenset[str] = frozenset()  # that its token names
 
     @property
     def principal(self) -> str:
@@ -68,7 +73,8 @@ WorkerEnded = Callable[[WorkerToken], str | None]
 
 class PeerAuthenticator:
     """Implements `squall_thrift.serving.authentication.Authenticator`. `now` is the time in
-    seconds since the epoch. Tokens of workers count only with `worker_ended`."""
+    seconds since the epoch. Tokens of workers count only with `worker_ended`, those of an identity
+    provider only with `provider`."""
 
     def __init__(
         self,
@@ -80,7 +86,9 @@ class PeerAuthenticator:
         audit: AuditLog,
         now: Callable[[], float],
         worker_ended: WorkerEnded | None = None,
+        provider: Provider | None = None,
     ) -> None:
+        self._provider = provider
         self._worker_ended = worker_ended
         self._trusted = trusted
         self._context = trusted.server_context()
@@ -105,7 +113,7 @@ class PeerAuthenticator:
                 proved = self._by_certificate(certificate, host)
             elif mechanism == mechanisms.OAUTHBEARER:
                 text, act_for = mechanisms.parse_bearer(response)
-                proved = self._by_text(text, certificate, host)
+                proved = await self._by_text(text, certificate, host)
             else:
                 raise RefusedError(f"unknown mechanism {mechanism!r}")
         except (mechanisms.ResponseError, TokenError, CertificateError, IdentityError) as error:
@@ -121,7 +129,7 @@ class PeerAuthenticator:
         if user is None:
             return proved
         groups = await self._groups.of(user)
-        return replace(proved, caller=replace(proved.caller, groups=groups))
+        return replace(proved, caller=replace(proved.caller, groups=groups | proved.groups))
 
     def refused(self, peer: str, reason: str) -> None:
         self._audit.stranger(peer, reason)
@@ -156,7 +164,7 @@ class PeerAuthenticator:
         caller = Principal(holder.role, holder.name, Channel.CERTIFICATE, host=host, expires=ends)
         return Proved(caller, serial=holder.serial)
 
-    def _by_text(self, text: str, certificate: bytes | None, host: str) -> Proved:
+    async def _by_text(self, text: str, certificate: bytes | None, host: str) -> Proved:
         """A token, of a user or of a worker."""
         if self._worker_ended is not None and is_worker_token(text):
             worker = verify_worker_token(text, self._trust, self._now())
@@ -166,6 +174,11 @@ class PeerAuthenticator:
         revocations = self._revoked.tokens()
         if revocations is None:
             raise RefusedError("this daemon accepts certificates only")
+        if self._provider is not None and is_outside_token(text):
+            user = await self._provider.verify(text, self._now())
+            if revocations.token_revoked(user.token):
+                raise RefusedError(f"the tokens of {user.token.user} were revoked")
+            return replace(self._by_token(user.token, certificate, host), groups=user.groups)
         token = verify_token(text, self._trust, revocations, self._now())
         return self._by_token(token, certificate, host)
 

@@ -40,6 +40,7 @@ _SITE_FILE = "storm.yaml"
 
 _SECURITY_FILES = (
     "drpc.authorizer.acl.filename",
+    "storm.oidc.ca",
     "storm.security.ca",
     "storm.security.certificate",
     "storm.security.key",

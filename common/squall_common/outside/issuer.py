@@ -20,8 +20,8 @@ _CHARS_MAX = 1_000
 _WELL_KNOWN = "/.well-known"
 
 
-def check_issuer(issuer: str) -> str:
-    """Return a text that can be an issuer. Raises ConfigError for any other.
+def check_issuer(issuer: str, option: str = OPTION) -> str:
+    """Return a text that can be an issuer, the value of an option. Raises ConfigError for others.
 
     >>> check_issuer("https://id.example.org/prod")
     'https://id.example.org/prod'
@@ -46,9 +46,9 @@ def check_issuer(issuer: str) -> str:
     )
     if not good:
         raise ConfigError(
-            f"{OPTION} is {issuer[:200]!r}, which cannot be an issuer",
+            f"{option} is {issuer[:200]!r}, which cannot be an issuer",
             hint="It is an https URL without a query and without / at its end, as "
-            "https://id.example.org/prod. Foreign parties find the keys below it.",
+            "https://id.example.org/prod. Its keys are found below it.",
         )
     return issuer
 

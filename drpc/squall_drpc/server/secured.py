@@ -20,6 +20,7 @@ from squall_common.authentication.files import Trusted
 from squall_common.authentication.followed import REFRESH_SECS, FollowedRevocations
 from squall_common.authentication.groups import Groups, groups_source
 from squall_common.authentication.programs import ProgramPeers
+from squall_common.authentication.provider import provider_of
 from squall_common.client.nimbus import NimbusClient
 from squall_common.config.options.typed import ClientOptions, DrpcOptions
 from squall_common.daemon.logs import get_logger
@@ -116,6 +117,7 @@ class SecuredDrpc:
             audit=audit,
             now=now,
             worker_ended=self.topologies.ended,
+            provider=provider_of(options),
         )
         self.web_peers = ProgramPeers(self.peers, self.ended, ready=self.revocations.ready)
         self.access = SecuredAccess(acls, audit, ended=self.ended, now=now)

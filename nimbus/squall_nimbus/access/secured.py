@@ -9,6 +9,7 @@ from pathlib import Path
 from squall_common.authentication.authenticator import PeerAuthenticator, WorkerEnded
 from squall_common.authentication.files import RevokedFile, Trusted
 from squall_common.authentication.groups import Groups, groups_source
+from squall_common.authentication.provider import provider_of
 from squall_common.cluster.leader import Fence
 from squall_common.cluster.state import ClusterState
 from squall_common.config.options.typed import NimbusOptions
@@ -100,6 +101,7 @@ def secure(
         audit=audit,
         now=clock.time,
         worker_ended=worker_ended,
+        provider=provider_of(options, options.storm_identity_issuer),
     )
     access = SecuredAccess(acls, audit, ended=authenticator.ended, now=clock.time)
     return Secured(access, tokens, authenticator, file.close)

@@ -13,6 +13,7 @@ from squall_common.authentication.credentials import ClientCredentials, credenti
 from squall_common.authentication.files import Trusted
 from squall_common.authentication.followed import FollowedRevocations
 from squall_common.authentication.groups import Groups, Source
+from squall_common.authentication.provider import provider_of
 from squall_common.client.nimbus import NimbusClient
 from squall_common.config.options.typed import ClientOptions, LogviewerOptions, UiOptions
 from squall_common.daemon.web import Route
@@ -30,7 +31,8 @@ _CALL_SECS = 10.0
 
 
 class SecuredWeb:
-    """The parts that know who asks. `name` is the daemon's. Raises ConfigError, OSError."""
+    """The parts that know who asks. `name` is the daemon's, `own_issuer` what it serves the keys
+    of. Raises ConfigError, OSError."""
 
     def __init__(
         self,
@@ -41,6 +43,7 @@ class SecuredWeb:
         *,
         acls: ClusterAcl,
         groups: Source,
+        own_issuer: str | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.client = client
@@ -63,6 +66,7 @@ class SecuredWeb:
             revoked=self.revocations,
             audit=self.audit,
             now=now,
+            provider=provider_of(options, own_issuer),
         )
         self.access = SecuredAccess(acls, self.audit, ended=self._ended, now=now)
         # Cookies know hosts and no ports: the name keeps two daemons on one host apart. `__Host-`

@@ -15,6 +15,7 @@ from squall_common.config.options.declared import (
     cluster,
     nimbus,
     node,
+    oidc,
     security,
     servers,
     topology_code,
@@ -29,6 +30,7 @@ from squall_common.config.options.declared import (
 SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
     ("Cluster", cluster.OPTIONS),
     ("Security", security.OPTIONS),
+    ("Identity provider", oidc.OPTIONS),
     ("ZooKeeper", zookeeper.OPTIONS),
     ("Nimbus", nimbus.OPTIONS),
     ("Supervisor and worker", node.OPTIONS),
