@@ -11,7 +11,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-compose quick check simulation bench bench-features bench-latency bench-idle \
   bench-memory bench-scale bench-scheduling bench-trust bench-encryption bench-multilang bench-windows bench-state \
-  bench-streams bench-nexmark bench-nexmark-peers bench-connectors bench-peers bench-spark \
+  bench-streams bench-nexmark bench-nexmark-peers bench-connectors bench-peers bench-spark bench-checkpoints \
   bench-report docs options constraints mutations audit sbom chaos soak format clean
 
 help: ## List the commands
@@ -94,6 +94,9 @@ bench-windows: $(BENCH_STAMP) ## Measure what windows cost a tuple
 
 bench-state: $(BENCH_STAMP) ## Measure state in memory and on disk
 	$(BIN)/python -m bench state
+
+bench-checkpoints: $(BENCH_STAMP) ## Measure what checkpoints cost with a million keys
+	$(BIN)/python -m bench checkpoints
 
 bench-streams: $(BENCH_STAMP) ## Measure streams against bolts written by hand
 	$(BIN)/python -m bench streams

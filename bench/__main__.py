@@ -13,6 +13,7 @@
     connectors  a record of each connector, against real servers
     windows     a count by windows against a plain bolt's
     state       state in memory and on disk: reading, writing, restoring
+    checkpoints one each second with a million keys, against none
     streams     streams against bolts written by hand
     nexmark     the queries of Nexmark
     nexmark-peers  the same on Apache Flink and Bytewax, too
@@ -56,6 +57,7 @@ SUBJECTS = {
     "connectors": ("bench.connectors", 3),
     "windows": ("bench.windows", 5),
     "state": ("bench.state", 3),
+    "checkpoints": ("bench.checkpoints", 3),
     "streams": ("bench.streams", 7),
     "nexmark": ("bench.nexmark", 3),
     "nexmark-peers": ("bench.nexmark_peers", 3),

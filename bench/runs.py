@@ -56,6 +56,8 @@ class Result:
     cpu_secs: float
     wall_secs: float
     figures: Sequence[Mapping[str, Any]] = ()  # what components measured themselves
+    start_secs: float = 0.0  # of the slowest worker, from the start of its process on
+    checkpoint_secs: Sequence[float] = ()  # of each checkpoint
 
 
 class WrongCountError(RuntimeError):
@@ -140,6 +142,8 @@ def run(case: Case, life_secs: float = _LIFE_SECS) -> Result:
         sum(m["cpu_secs"] for m in measured),
         max(m["wall_secs"] for m in measured),
         [figures for m in measured for figures in m["figures"]],
+        max(m["start_secs"] for m in measured),
+        [secs for m in measured for secs in m["checkpoint_secs"]],
     )
 
 

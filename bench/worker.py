@@ -15,10 +15,13 @@ import json
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import uvloop
 import zmq
 from zmq.utils import z85
@@ -91,6 +94,34 @@ def history_of(conf: Mapping[str, Any]) -> Any:
     return WorkerHistory.of(spec, conf, clock=SystemClock(), on_trouble=print)
 
 
+def epochs_of(prepared: Any, options: Any) -> Any:
+    """The checkpoints of the topology, as local mode takes them; None if it takes none."""
+    from squall_common.names import is_system_id
+    from squall_engine.epochs.in_process import InProcessEpochs
+
+    if options.topology_checkpoint_interval_secs is None:
+        return None
+    tasks = Counter(prepared.task_to_component.values())
+    shape = {component: count for component, count in tasks.items() if not is_system_id(component)}
+    return InProcessEpochs(prepared.topology, options, shape, name="bench")
+
+
+class Durations:
+    """Of the checkpoints that are complete: look often."""
+
+    def __init__(self, epochs: Any) -> None:
+        self.secs: list[float] = []
+        self._epochs = epochs
+        self._completed = 0
+
+    def look(self) -> None:
+        if self._epochs is not None:
+            counts = self._epochs.counts
+            if counts.completed > self._completed:
+                self._completed = counts.completed
+                self.secs.append(counts.duration_secs)
+
+
 async def run(options: Mapping[str, Any]) -> None:
     workers, index = options["workers"], options["index"]
     # Here, because `main` may have chosen another core and changed classes before.
@@ -147,6 +178,9 @@ async def run(options: Mapping[str, Any]) -> None:
     callbacks = EngineCallbacks(
         on_reported=lambda component, task, error: errors.append(f"{component}: {error}")
     )
+    epochs = epochs_of(prepared, TopologyOptions.read(stored))
+    if epochs is not None:
+        settings = replace(settings, epochs=await epochs.open())
     engine = EmbeddedEngine(settings, callbacks, transport=transport)
     await engine.start()
     if history is not None:
@@ -161,18 +195,26 @@ async def run(options: Mapping[str, Any]) -> None:
     spouts = [user for user in engine.users() if hasattr(user, "is_through")]
     tune_heap()
     tune_garbage_collector()
+    start_secs = time.time() - psutil.Process().create_time()
     say("ready")
     await hear()
     cpu, wall = time.process_time(), time.monotonic()
     engine.set_active(True)
-    while not all(spout.is_through() for spout in spouts):  # noqa: ASYNC110
+    durations = Durations(epochs)
+    if epochs is not None:
+        epochs.begin(engine)
+    while not all(spout.is_through() for spout in spouts):
         await asyncio.sleep(_POLL_SECS)
+        durations.look()
     if workers == 1:
         await engine.run_until_drained()
     else:
         say("through")
         await hear()
     cpu, wall = time.process_time() - cpu, time.monotonic() - wall
+    durations.look()
+    if epochs is not None and not await epochs.finish(30):
+        errors.append("no last checkpoint")
     if history is not None:
         history.stopped("")
         await history.close(30)
@@ -188,7 +230,10 @@ async def run(options: Mapping[str, Any]) -> None:
         if hasattr(stats.specific, "executed"):
             n = sum(stats.specific.executed.get(":all-time", {}).values())
             executed[component] = executed.get(component, 0) + n
+    figures = [user.figures() for user in engine.users() if has_figures(user)]
     await engine.stop(1)
+    if epochs is not None:
+        await epochs.close()
     if transport is not None:
         await transport.close(0.5)
     say(
@@ -200,7 +245,9 @@ async def run(options: Mapping[str, Any]) -> None:
             "executed": executed,
             "acked": sum(spout.done for spout in spouts),
             "failed": failed,
-            "figures": [user.figures() for user in engine.users() if has_figures(user)],
+            "figures": figures,
+            "start_secs": start_secs,
+            "checkpoint_secs": durations.secs,
             "errors": errors[:5],
         }
     )

@@ -3,7 +3,7 @@
 import dataclasses
 
 import pytest
-from bench import encryption, scale
+from bench import checkpoints, encryption, scale
 from bench.runs import measure
 
 from squall_engine import core
@@ -41,3 +41,21 @@ def test_an_encrypted_run_is_counted(monkeypatch):
         executed={"sink": 200},
     )  # fmt: skip
     assert measure([case], 1)["cases"]["bytes_100_encrypted"]["tuples_checked"] == 200
+
+
+@pytest.mark.parametrize("name", ["keys", "batch_keys", "words", "batches", "columns"])
+def test_a_topology_is_counted_with_checkpoints(name, tmp_path):
+    """With a small part of the tuples; without checkpoints the same bolts run in other subjects."""
+    (case,) = [case for case in checkpoints.cases() if case.name == name]
+    if case.keys:
+        arguments = {**case.arguments, "total": 300, "keys": 100}
+        small = {"tuples": 300, "keys": 100, "executed": {"counted": 300}, "messages": 300}
+    else:
+        arguments = {**case.arguments, "lines": 50, "rounds": 2}
+        small = {"tuples": 800, "executed": {"split": 100, "count": 800}, "messages": 100}
+    case = dataclasses.replace(case, arguments=arguments, **small)
+    assert checkpoints.run(case, str(tmp_path)).start_secs > 0
+    if name == "keys":
+        assert checkpoints.run(case, None).checkpoint_secs == []
+        again = checkpoints.run(case, str(tmp_path), executed={"counted": 0})
+        assert again.figures == [{"keys": 100, "counted": 300}]

@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from bench import encryption, latency, memory, plots, scale, scheduling, spark, trust
+from bench import checkpoints, encryption, latency, memory, plots, scale, scheduling, spark, trust
+from bench.runs import Result
 
 from squall_common.security.curve import CURVE
 
@@ -135,3 +136,24 @@ def test_spark_is_compared_within_a_round_and_judged_by_its_goal():
 def test_each_case_of_spark_stands_beside_one_that_is_measured_too():
     names = {case.name for case in spark.cases()}
     assert {case.beside for case in spark.cases()} - {""} < names
+
+
+def test_checkpoints_are_compared_in_pairs_and_judged_by_cpu_and_time():
+    cases = {case.name: case for case in checkpoints.cases()}
+    without = [Result(2.0, 2.0), Result(2.0, 2.0), Result(4.0, 4.0)]
+    beside = [
+        Result(2.2, 2.0, checkpoint_secs=[0.1] * 3),
+        Result(2.0, 2.5, checkpoint_secs=[0.1] * 2),
+        Result(4.4, 5.0, checkpoint_secs=[0.1] * 4),
+    ]
+    row = checkpoints._row(cases["keys"], list(zip(without, beside, strict=True)))
+    slow = [Result(1.0, 1.0, checkpoint_secs=[0.2] * 99 + [3.0])]
+    late = checkpoints._row(cases["backpressure"], slow)
+    timed = checkpoints._row(cases["recovery"], [2.6, 1.0, 1.0])
+    costs, times = checkpoints.tables(
+        {"pairs": 3, "interval": 1, "cases": {"keys": row, "late": late, "timed": timed}}
+    )
+    (shown,) = costs.rows
+    assert shown[3:6] == ["1.10x (1.00-1.10)", "1.25x (1.00-1.25)", "2"]
+    assert shown[-1] == "NO"  # by time, over 1.2
+    assert [(row[1], row[-1]) for row in times.rows] == [("200 ms", "yes"), ("2,600 ms", "limit")]
