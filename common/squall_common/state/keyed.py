@@ -21,9 +21,8 @@ import uuid
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import islice
 from types import NoneType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from squall_common.component.groupings import NoStableHashError, stable_hash
 from squall_common.component.state import KeyValueState, begins_with
@@ -73,6 +72,35 @@ class Entry(NamedTuple):
     put_at: float | None
 
 
+class Log(Protocol):
+    """Entries with plain values that belong to their keys: what a `Hot` has put."""
+
+    def __len__(self) -> int: ...
+
+    def as_dict(self) -> dict[Any, Any]:
+        """The last value of each key."""
+        ...
+
+    def pack(
+        self, packer: Any, start: int, count: int, others: dict[Any, Any] | None
+    ) -> list[tuple[Any, Any]]:
+        """Give so many rows to a `RowPacker`, without those of keys that are in `others`. Returns
+        what it does not take. A key may come several times: the last one counts."""
+        ...
+
+
+class Hot(Protocol):
+    """Whoever else reads and writes the entries of a `KeyedState`: see `KeyedState.share`."""
+
+    def renew(self, changed: dict[Any, Any]) -> Log:
+        """A snapshot was taken: begin and return a new log. A key that is in `changed` is put in
+        there, and all others into the log."""
+        ...
+
+
+_Hot = TypeVar("_Hot", bound=Hot)
+
+
 @dataclass(slots=True)
 class _Delta:
     """What has changed between two snapshots."""
@@ -80,6 +108,11 @@ class _Delta:
     values: dict[Hashable, Any] = field(default_factory=dict)  # ABSENT: deleted
     stale: list[tuple[Hashable, Any]] = field(default_factory=list)
     """(key, owner): an owner that an entry has no longer; it must go from that one's group."""
+    log: Log | None = None  # what is in `values`, too, is later there
+
+    def as_dict(self) -> dict[Hashable, Any]:
+        """The last value of each key."""
+        return {**self.log.as_dict(), **self.values} if self.log else self.values
 
 
 class KeyedState(KeyValueState):
@@ -111,6 +144,19 @@ class KeyedState(KeyValueState):
         self._changed = self._delta.values
         self._unfinished: list[tuple[int, _Delta]] = []  # by epoch
         self._writing: list[_Snapshot] = []
+        self._hot: Hot | None = None
+
+    def share(self, make: Callable[[dict[Any, Any], dict[Any, Any]], _Hot]) -> _Hot | None:
+        """Let another object get and put entries, which `make(values, owners)` returns: it gets
+        the values by key, and the owners of entries that do not belong to their keys. While there
+        are none, it may put plain values under the key of a tuple, each into `values` and its log.
+        None if the entries cannot be shared: they expire, or are elsewhere."""
+        if type(self) is not KeyedState or self._ttl_secs is not None:
+            return None
+        made = make(self._values, self._owners)
+        self._hot = made
+        self._delta.log = made.renew(self._changed)
+        return made
 
     # ---- for bolts ----
 
@@ -223,7 +269,8 @@ class KeyedState(KeyValueState):
     @property
     def has_changes(self) -> bool:
         """Whether the next snapshot has any entries, if no earlier one completes before."""
-        return bool(self._changed or self._delta.stale or self._unfinished)
+        delta = self._delta
+        return bool(self._changed or delta.stale or delta.log or self._unfinished)
 
     def set_ttl(self, secs: float | None) -> None:
         """Let keys expire that were not put for so many seconds; None: keep all."""
@@ -304,14 +351,18 @@ class KeyedState(KeyValueState):
         self._unfinished.append((epoch, self._delta))
         self._delta = _Delta()
         self._changed = self._delta.values
+        if self._hot is not None:
+            self._delta.log = self._hot.renew(self._changed)
+        log: Log | None = None
         if base:
             values, stale = self._values.copy(), []
         elif len(self._unfinished) == 1:
-            values, stale = self._unfinished[0][1].values, self._unfinished[0][1].stale
+            first = self._unfinished[0][1]
+            values, stale, log = first.values, first.stale, first.log
         else:
             values, stale = {}, []
             for _, delta in self._unfinished:
-                values.update(delta.values)
+                values.update(delta.as_dict())
                 stale += delta.stale
         snapshot = _Snapshot(
             epoch,
@@ -320,6 +371,7 @@ class KeyedState(KeyValueState):
             if self._owners
             else {},
             stale=stale,
+            log=log,
             put_at={key: self._put_at[key] for key in values if key in self._put_at}
             if self._put_at
             else {},
@@ -423,10 +475,11 @@ class _Snapshot:
     def __init__(
         self,
         epoch: int,
-        values: Mapping[Hashable, Any],
+        values: dict[Any, Any],
         *,
         owners: Mapping[Hashable, Any],
         stale: Sequence[tuple[Hashable, Any]],
+        log: Log | None = None,
         put_at: Mapping[Hashable, float],
         is_base: bool,
         keys: int,
@@ -436,13 +489,14 @@ class _Snapshot:
     ) -> None:
         self.epoch = epoch
         self.is_base = is_base
-        self.entries = len(values)
+        self.entries = len(values) + (len(log) if log else 0)
         self.keys = keys
         self.bound = bound
         self.is_encoded = False
         self._values = values
         self._owners = owners
         self._stale = stale
+        self._log = log
         self._put_at = put_at
         self._max_parallelism = max_parallelism
         self._registry = registry
@@ -474,9 +528,18 @@ class _Snapshot:
         plain = not (self._owners or self._put_at)
         packer = codec.group_packer(self._max_parallelism)
         # So many at a time, as the interpreter waits for the packer: other threads have their turn.
-        entries = iter(self._values.items())
-        while chunk := list(islice(entries, _PACKED_AT_ONCE)):
-            for key, value in packer.add(chunk) if plain else chunk:
+        if self._log:
+            others = self._values or None
+            for start in range(0, len(self._log), _PACKED_AT_ONCE):
+                for row in self._log.pack(packer, start, _PACKED_AT_ONCE, others):
+                    live.setdefault(self._group(row[0]), []).append(row)
+        chunks: Iterable[Iterable[tuple[Any, Any]]]
+        if plain:
+            chunks = packer.add_dict(self._values, _PACKED_AT_ONCE)
+        else:
+            chunks = (self._values.items(),)
+        for chunk in chunks:
+            for key, value in chunk:
                 if value is ABSENT:
                     continue  # it is among the stale ones
                 group = self._group(self._owners.get(key, key))

@@ -30,6 +30,11 @@ class RowPacker(Protocol):
         """Take rows (key, value) of plain values, and return the others."""
         ...
 
+    def add_dict(self, values: dict[Any, Any], count: int) -> Iterable[list[tuple[Any, Any]]]:
+        """Take all entries of a dict, so many at a time; it must not change meanwhile. Yields those
+        that it does not take."""
+        ...
+
     def frames(self) -> dict[int, bytes]:
         """The encoded rows of each group that has any, as `encode_rows` encodes them. Once."""
         ...

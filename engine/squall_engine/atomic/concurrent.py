@@ -394,6 +394,7 @@ class ConcurrentCalls:
             return _OUTDATED
         try:
             for make, arguments in call.held:
+                assert make is not None
                 make(*arguments)
         except Exception as error:
             # Some of it may have left.

@@ -13,13 +13,15 @@ from squall_common.component.collector import (
 )
 from squall_common.names import DEFAULT_STREAM
 from squall_engine.atomic.undo import Undoable
-from squall_engine.core import Tuple
+from squall_engine.core import HotState, Trial, Tuple
 from squall_engine.core.values import checked_origins
 
 # Between two tries of a tuple. A bolt on the loop holds it meanwhile.
 WAITS_SECS = (0.0, 0.01, 0.05, 0.1)
 
-Held = list[tuple[Callable[..., object], tuple[Any, ...]]]
+Call = Callable[..., object]
+Held = list[tuple[Call | None, Any]]
+"""Calls with their arguments; None: the plain emit of a `Trial`, with the values."""
 Arity = dict[str, tuple[int, bool]]
 """Of each stream, its number of fields, and whether it is direct."""
 
@@ -63,35 +65,38 @@ class Tries:
         """`key_of(tup)` is the key of its state. `report` gets the error of each try,
         `give_up(tup, error)` a tuple whose tries have all failed, and `fault` an error that no
         other try can undo."""
-        self.parts: list[Undoable] = []
+        self.parts: list[Undoable | HotState] = []
         self.report = report
         self.give_up = give_up
-        self.held: Held | None = None
-        self.failed: list[Any] | None = None  # what `fail` was called for
+        self.trial = Trial(self.parts, failure=Failure, on_fault=fault)
+        self.attempt = self.trial.attempt
         self._tries_max = tries_max
         self._key_of = key_of
-        self._fault = fault
         self._sleep = sleep
+
+    @property
+    def held(self) -> Held | None:
+        """The calls of the try under way, with their arguments; None: none is."""
+        return self.trial.held
+
+    @property
+    def failed(self) -> list[Any] | None:
+        """What `fail` was called for in the last try."""
+        return self.trial.failed
 
     def fail(self, what: Any) -> None:
         """`fail` was called in the try."""
-        if self.failed is None:
-            self.failed = []
-        self.failed.append(what)
+        self.trial.fail(what)
 
     def around(self, execute: Callable[[Tuple], Any]) -> Callable[[Tuple], None]:
         """`execute`, made atomic."""
-        key_of, attempt = self._key_of, self.attempt
 
-        def atomic(tup: Tuple) -> None:
-            key = None if key_of is None else key_of(tup)
-            error = attempt(execute, tup, key)
-            if error is not None:
-                again = self.again(execute, tup, key, error)
-                if again is not None:
-                    self.give_up(tup, again)
+        def failed(tup: Tuple, key: Any, error: Exception) -> None:
+            again = self.again(execute, tup, key, error)
+            if again is not None:
+                self.give_up(tup, again)
 
-        return atomic
+        return self.trial.around(execute, failed, self._key_of)
 
     def again(
         self, execute: Callable[[Any], Any], what: Any, key: Any, error: Exception
@@ -107,38 +112,6 @@ class Tries:
         self.report(error)
         return error
 
-    def attempt(self, execute: Callable[[Any], Any], what: Any, key: Any) -> Exception | None:
-        """One try. Returns its error, if it has failed; then it has had no effect."""
-        parts = self.parts
-        held: Held = []
-        self.held, self.failed = held, None
-        for part in parts:
-            part.begin(key)
-        try:
-            execute(what)
-            if self.failed:
-                raise Failure
-        except Exception as error:
-            self.held = None
-            for part in parts:
-                part.undo()
-            return error
-        self.held = None
-        for part in parts:
-            part.end()
-        self.release(held)
-        return None
-
-    def release(self, held: Held) -> None:
-        """Make the calls that were held."""
-        try:
-            for call, arguments in held:
-                call(*arguments)
-        except Exception as error:
-            # Some of it may have left.
-            self._fault(error)
-            raise
-
 
 class HoldingCollector(DelegatingBoltCollector[Tuple]):
     """The collector of a bolt with atomic calls: it holds them until the try has succeeded."""
@@ -152,11 +125,17 @@ class HoldingCollector(DelegatingBoltCollector[Tuple]):
         names_anchors: bool = False,
     ) -> None:
         """`names_anchors`: every emit has to, as several tuples are in execution."""
-        self._tries = tries
+        self._tries = tries.trial if isinstance(tries, Tries) else tries
         self._arity = arity
         self._emit = inner.emit
         self._names_anchors = names_anchors
         super().__init__(inner)
+        size, direct = arity.get(DEFAULT_STREAM, (0, True))
+        # At hand: what nearly all calls of a bolt on tuples are.
+        plain = type(self) is HoldingCollector and not names_anchors and not direct
+        if plain and isinstance(tries, Tries):
+            held_emit = tries.trial.holding(inner.emit, DEFAULT_STREAM, size, self.emit)
+            self.emit = held_emit  # type: ignore[method-assign]
 
     def emit(
         self,

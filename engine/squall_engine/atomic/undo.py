@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Protocol
 
 from squall_common.component.state import KeyValueState
-from squall_common.state.keyed import IMMUTABLE, MANY_KEYS, NO_KEY, Entry, KeyedState
+from squall_common.state.keyed import (
+    ABSENT,
+    IMMUTABLE,
+    MANY_KEYS,
+    NO_KEY,
+    SELF,
+    Entry,
+    KeyedState,
+)
 from squall_common.state.task_state import RowCodec
+from squall_engine.core import HotState
 
 
 class Undoable(Protocol):
@@ -57,6 +66,15 @@ class UndoableState(KeyValueState):
         inner.put_back(before)
         self._before, self._copies = {}, {}
 
+    def note_before(self, entries: Sequence[Any]) -> None:
+        """What the try has put by other ways: key, value before or ABSENT, one after the other.
+        These entries belong to their keys."""
+        before = self._before
+        for at in range(0, len(entries), 2):
+            if entries[at] not in before:
+                value = entries[at + 1]
+                before[entries[at]] = None if value is ABSENT else Entry(value, SELF, None)
+
     def get(self, key: Hashable, default: Any = None) -> Any:
         value = self._get(key, default)
         if type(value) not in IMMUTABLE and value is not default:
@@ -97,7 +115,8 @@ class BatchKeys:
     """The keys of the tuples in a batch, by which the owner of an entry is found."""
 
     def __init__(self, read: Callable[[], Iterable[Any]]) -> None:
-        """`read()` gives the key of each tuple. It is called once state is used."""
+        """`read()` gives the key of each tuple, or the set of those that have a hash. It is called
+        once state is used."""
         self._read = read
         self._keys: set[Any] | None = None
 
@@ -105,7 +124,10 @@ class BatchKeys:
     def all(self) -> set[Any]:
         """The keys that have a hash."""
         if self._keys is None:
-            self._keys = {one for one in self._read() if _has_hash(one)}
+            found = self._read()
+            if not isinstance(found, set):
+                found = {one for one in found if _has_hash(one)}
+            self._keys = found
         return self._keys
 
     def owner_of(self, key: Hashable) -> Any:
@@ -170,6 +192,18 @@ class BatchState(UndoableState):
         if key not in self._before:
             self._before[key] = self._entry(key)
         self._put(key, value)
+
+
+def hot(state: UndoableState) -> UndoableState | HotState:
+    """What the bolt gets: the same, except that the core makes the calls that nearly all make,
+    where it can."""
+    inner, of_batches = state.inner, isinstance(state, BatchState)
+
+    def make(values: dict[Any, Any], owners: dict[Any, Any]) -> HotState:
+        return HotState(state, values, owners, absent=ABSENT, no_key=NO_KEY, of_batches=of_batches)
+
+    made = inner.share(make)
+    return state if made is None else made
 
 
 class UndoableRows:

@@ -5,7 +5,7 @@ core are never given to the other.
 """
 
 import random
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar, final
 
 from squall_engine.core.codec import ValueCodec
@@ -17,6 +17,7 @@ __all__ = [
     "BoltCalls",
     "ByFields",
     "CarefulCalls",
+    "ChangeLog",
     "ColumnCalls",
     "Columns",
     "Counter",
@@ -24,14 +25,18 @@ __all__ = [
     "Emitter",
     "Fixed",
     "GroupPacker",
+    "HotState",
+    "KeyFinder",
     "Ledger",
     "Outbox",
     "Output",
     "PendingRoots",
+    "PositionedEmit",
     "RoundRobin",
     "Source",
     "SpoutCalls",
     "Trees",
+    "Trial",
     "Tuple",
     "TurnState",
     "decode_batches",
@@ -421,4 +426,93 @@ class Counter:
 class GroupPacker:
     def __init__(self, groups: int) -> None: ...
     def add(self, rows: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]: ...
+    def add_dict(self, values: dict[Any, Any], count: int) -> Iterator[list[tuple[Any, Any]]]: ...
     def frames(self) -> dict[int, bytes]: ...
+
+@final
+class ChangeLog:
+    def __len__(self) -> int: ...
+    def as_dict(self) -> dict[Any, Any]: ...
+    def pack(
+        self, packer: GroupPacker, start: int, count: int, others: dict[Any, Any] | None
+    ) -> list[tuple[Any, Any]]: ...
+
+@final
+class HotState:
+    def __init__(
+        self,
+        slow: Any,
+        values: dict[Any, Any],
+        owners: dict[Any, Any],
+        *,
+        absent: Any,
+        no_key: Any,
+        of_batches: bool = False,
+    ) -> None: ...
+    @property
+    def slow(self) -> Any: ...
+    def renew(self, changed: dict[Any, Any]) -> ChangeLog: ...
+    def get(self, key: Hashable, default: Any = None) -> Any: ...
+    def put(self, key: Hashable, value: Any) -> None: ...
+    def delete(self, key: Hashable) -> None: ...
+    def iterate(self) -> Iterator[tuple[Any, Any]]: ...
+    def items(self) -> Iterator[tuple[Any, Any]]: ...
+    def prefix(self, prefix: str | bytes | tuple[Any, ...]) -> Iterator[tuple[Any, Any]]: ...
+    def __len__(self) -> int: ...
+    def begin(self, key: Any) -> None: ...
+    def end(self) -> None: ...
+    def undo(self) -> None: ...
+
+# ---- calls, whole or not at all ----
+
+@final
+class KeyFinder:
+    def __init__(self, places: dict[tuple[str, str], tuple[int, ...]], none: Any) -> None: ...
+    def __call__(self, tup: Tuple) -> Any: ...
+    def of_all(self, tuples: Iterable[Tuple]) -> set[Any]: ...
+
+@final
+class Trial:
+    failed: list[Any] | None
+    def __init__(
+        self,
+        parts: list[Any],
+        *,
+        failure: Callable[[], Exception],
+        on_fault: Callable[[BaseException], None],
+    ) -> None: ...
+    def around(
+        self,
+        execute: Callable[[Any], Any],
+        on_failed: Callable[[Any, Any, Exception], None],
+        key_of: Callable[[Any], Any] | None = None,
+    ) -> Callable[[Any], None]: ...
+    def holding(
+        self,
+        emit: Callable[[Sequence[Any]], object],
+        stream: str,
+        arity: int,
+        otherwise: Callable[..., Sequence[int]],
+    ) -> Callable[..., Sequence[int]]: ...
+    @property
+    def held(self) -> list[tuple[Callable[..., object] | None, Any]] | None: ...
+    def fail(self, what: Any) -> None: ...
+    def attempt(self, execute: Callable[[Any], Any], what: Any, key: Any) -> Exception | None: ...
+
+@final
+class PositionedEmit:
+    def __init__(
+        self,
+        send: Callable[[Sequence[Any], Hashable | None, str], Sequence[int]],
+        positions: dict[Any, Any],
+        ids: Iterator[int] | None,
+        otherwise: Callable[..., Sequence[int]],
+    ) -> None: ...
+    def emit(
+        self,
+        values: Sequence[Any],
+        *,
+        message_id: Hashable | None = None,
+        stream: str = "default",
+        position: tuple[Hashable, Any] | None = None,
+    ) -> Sequence[int]: ...

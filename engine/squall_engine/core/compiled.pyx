@@ -17,13 +17,13 @@ id is released only after its table is in order again), and the interpreter's lo
 """
 
 cimport cython
-from cpython.dict cimport PyDict_GetItem
+from cpython.dict cimport PyDict_GetItem, PyDict_GetItemWithError, PyDict_Next, PyDict_Size
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.float cimport PyFloat_CheckExact
 from cpython.list cimport PyList_Append, PyList_CheckExact, PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
-from cpython.object cimport PyObject, PyObject_Hash
+from cpython.object cimport Py_EQ, PyObject, PyObject_Hash, PyObject_RichCompareBool
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_CheckExact
@@ -102,6 +102,7 @@ include "cython/column_wire.pxi"
 include "cython/wire.pxi"
 include "cython/counter.pxi"
 include "cython/grouped.pxi"
+include "cython/tried.pxi"
 
 
 __all__ = [
@@ -109,6 +110,7 @@ __all__ = [
     "BoltCalls",
     "ByFields",
     "CarefulCalls",
+    "ChangeLog",
     "ColumnCalls",
     "Columns",
     "Counter",
@@ -116,14 +118,18 @@ __all__ = [
     "Emitter",
     "Fixed",
     "GroupPacker",
+    "HotState",
+    "KeyFinder",
     "Ledger",
     "Outbox",
     "Output",
     "PendingRoots",
+    "PositionedEmit",
     "RoundRobin",
     "Source",
     "SpoutCalls",
     "Trees",
+    "Trial",
     "Tuple",
     "TurnState",
     "decode_batches",

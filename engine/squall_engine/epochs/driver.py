@@ -41,9 +41,9 @@ from squall_engine.atomic.batches import AtomicColumns, ColumnKeysOf, around_bat
 from squall_engine.atomic.concurrent import ConcurrentCalls, DraftState
 from squall_engine.atomic.letters import BoltLetters
 from squall_engine.atomic.tries import Arity, HoldingCollector, HoldingColumnCollector, Tries
-from squall_engine.atomic.undo import BatchState, UndoableRows, UndoableState
+from squall_engine.atomic.undo import BatchState, UndoableRows, UndoableState, hot
 from squall_engine.atomic.windows import WindowCalls, WindowCollector, WindowGrouping
-from squall_engine.core import UNANCHORED, Source, Tuple
+from squall_engine.core import UNANCHORED, HotState, KeyFinder, PositionedEmit, Source, Tuple
 from squall_engine.core.codec import ValueCodec
 from squall_engine.core.invocation import InvocationMode
 from squall_engine.dataflow.fence import Barrier
@@ -253,8 +253,8 @@ class EpochDriver:
         options, ttl_secs = self._host.options.of(component), kept.user.state_ttl_secs
         empty = make_state(options, groups, codec, ttl_secs=ttl_secs)
         state = self._restored(kept, groups, empty)
-        kind = _STATES.get(kept.mode, BatchState)
-        kept.shown = kind(state, codec)
+        shown = _STATES.get(kept.mode, BatchState)(state, codec)
+        kept.shown = hot(shown) if isinstance(shown, UndoableState) else shown
         return kept.shown
 
     def _restored(self, kept: _Kept, groups: int, state: KeyedState) -> KeyedState:
@@ -297,16 +297,27 @@ class EpochDriver:
         streams = self._plan.topology.components[component].streams
         return {name: (len(info.fields), info.direct) for name, info in streams.items()}
 
-    def key_of(self, component: str) -> Callable[[Source, Any], Any] | None:
-        """What finds the key of a tuple from its source and its values, or from its columns; None:
-        no fields grouping leads to it."""
-        getters: dict[tuple[str, str], Callable[[Any], Any]] = {}
+    def _key_places(self, component: str) -> dict[tuple[str, str], tuple[int, ...]]:
+        """The places of the fields by which its input is grouped, by component and stream."""
+        found: dict[tuple[str, str], tuple[int, ...]] = {}
         components = self._plan.topology.components
         for stream, grouping in components[component].inputs.items():
             if grouping.kind is GroupingKind.FIELDS and grouping.fields:
                 fields = components[stream.component].streams[stream.stream].fields
-                indexes = [fields.index(name) for name in grouping.fields]
-                getters[stream.component, stream.stream] = itemgetter(*indexes)
+                places = tuple(fields.index(name) for name in grouping.fields)
+                found[stream.component, stream.stream] = places
+        return found
+
+    def key_finder(self, component: str) -> KeyFinder:
+        """What finds the keys of tuples."""
+        return KeyFinder(self._key_places(component), NO_KEY)
+
+    def key_of(self, component: str) -> Callable[[Source, Any], Any] | None:
+        """What finds the key of a tuple from its source and its values, or from its columns; None:
+        no fields grouping leads to it."""
+        getters: dict[tuple[str, str], Callable[[Any], Any]] = {
+            stream: itemgetter(*places) for stream, places in self._key_places(component).items()
+        }
         if not getters:
             return None
 
@@ -347,7 +358,7 @@ class EpochDriver:
         part = self._part_of(kept.name[0])
         user = kept.user
         if isinstance(kept.atomic, Tries):
-            if isinstance(kept.shown, UndoableState):
+            if isinstance(kept.shown, UndoableState | HotState):
                 kept.atomic.parts.append(kept.shown)
             if isinstance(user, TransactionalSink):
                 kept.atomic.parts.append(UndoableRows(user._rows))
@@ -490,6 +501,7 @@ class EpochDriver:
                 kept.pending_max = kept.task.pending_max
                 if kept.pending_max is not None:
                     kept.user._number_messages()
+                kept.user._speed_up(_positioned)
 
     def look(self) -> None:
         """An epoch was begun or released."""
@@ -712,6 +724,10 @@ class EpochDriver:
         return not left
 
 
+def _positioned(send: Any, positions: dict[Any, Any], ids: Any, otherwise: Any) -> Any:
+    return PositionedEmit(send, positions, ids, otherwise).emit
+
+
 class _AtomicBolt:
     """Makes the calls of one bolt atomic."""
 
@@ -726,6 +742,7 @@ class _AtomicBolt:
         self._report = partial(driver._host.report, self._component, task)
         self._has_state = isinstance(kept.user, StatefulBolt)
         self._key_of = driver.key_of(self._component)
+        self._finder = driver.key_finder(self._component)
         self._arity = driver.arity_of(self._component)
 
     def around(
@@ -740,21 +757,15 @@ class _AtomicBolt:
         if mode is InvocationMode.COLUMNS:
             return self._around_columns(execute, tries)
         if mode in (InvocationMode.BATCH, InvocationMode.THREAD_BATCH):
-            keys_of = self._keys_of if self._has_state else None
+            keys_of = self._finder.of_all if self._has_state else None
             atomic: Callable[[Any], Any] = around_batch(tries, execute, keys_of)
             return atomic, self._collector(tries, names_anchors=self._kept.user.auto_anchor)
         return tries.around(execute), self._collector(tries)
 
     def _tries(self) -> Tries:
-        key_of = self._key_of
-
-        def key(tup: Tuple) -> Any:
-            assert key_of is not None
-            return key_of(tup.source, tup.values)
-
         return Tries(
             self._tries_max,
-            key_of=key if self._has_state and key_of is not None else None,
+            key_of=self._finder if self._has_state and self._key_of is not None else None,
             report=self._report,
             give_up=self._letters.give_up,
             fault=self._driver._host.die,

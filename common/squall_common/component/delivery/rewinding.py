@@ -141,7 +141,17 @@ class RewindableSpout(Spout):
         """Leave a split out of the next checkpoints, because it is gone."""
         self._positions.pop(split, None)
 
+    def ack_batch(self, msg_ids: Sequence[Any]) -> None:
+        """Not called for anything: an epoch settles all its messages at once."""
+
     # ---- called by the engine ----
+
+    def _speed_up(self, make: Callable[[Any, dict[Any, Any], Any, Any], Any]) -> None:
+        """Have what `make(send, positions, ids, emit)` returns called instead of `emit`, if no
+        subclass has its own."""
+        if type(self).emit is RewindableSpout.emit:
+            own = make(self._send, self._positions, self._ids, self.emit)
+            object.__setattr__(self, "emit", own)
 
     def _number_messages(self) -> None:
         """Have messages tracked, because their number is limited."""

@@ -132,31 +132,55 @@ cdef class GroupPacker:
             return 0
         return at - self.scratch
 
+    cdef bint add_row(self, object key, object value) except -1:
+        """Take a row; False if it is not plain."""
+        cdef uint32_t hashed
+        cdef Py_ssize_t group, before, used = 0
+        cdef object buffer
+        self.scratch[0] = 0x92
+        if fast_hash(key, &hashed):
+            used = self.pack(1, key)
+            if used:
+                used = self.pack(used, value)
+        if not used:
+            return False
+        group = hashed % <uint32_t>self.groups
+        buffer = self.packed[group]
+        if buffer is None:
+            buffer = self.packed[group] = bytearray()
+        before = PyByteArray_GET_SIZE(buffer)
+        PyByteArray_Resize(buffer, before + used)
+        memcpy(PyByteArray_AS_STRING(buffer) + before, self.scratch, used)
+        self.counts[group] = self.counts[group] + 1
+        return True
+
     def add(self, list rows not None):
         cdef list rest = []
         cdef tuple row
-        cdef uint32_t hashed
-        cdef Py_ssize_t group, used, before
-        cdef object buffer
         for row in rows:
-            self.scratch[0] = 0x92
-            used = 0
-            if fast_hash(row[0], &hashed):
-                used = self.pack(1, row[0])
-                if used:
-                    used = self.pack(used, row[1])
-            if not used:
+            if not self.add_row(row[0], row[1]):
                 rest.append(row)
-                continue
-            group = hashed % <uint32_t>self.groups
-            buffer = self.packed[group]
-            if buffer is None:
-                buffer = self.packed[group] = bytearray()
-            before = PyByteArray_GET_SIZE(buffer)
-            PyByteArray_Resize(buffer, before + used)
-            memcpy(PyByteArray_AS_STRING(buffer) + before, self.scratch, used)
-            self.counts[group] = self.counts[group] + 1
         return rest
+
+    cdef Py_ssize_t add_some(self, dict values, Py_ssize_t at, Py_ssize_t count, list rest) except -2:
+        """Take so many entries from `at` on. Returns where the next is; -1: there is none."""
+        cdef PyObject* key
+        cdef PyObject* value
+        while count > 0:
+            if not PyDict_Next(values, &at, &key, &value):
+                return -1
+            count -= 1
+            if not self.add_row(<object>key, <object>value):
+                rest.append((<object>key, <object>value))
+        return at
+
+    def add_dict(self, dict values not None, Py_ssize_t count):
+        cdef Py_ssize_t at = 0
+        cdef list rest
+        while at >= 0:
+            rest = []
+            at = self.add_some(values, at, count, rest)
+            yield rest
 
     def frames(self):
         cdef dict found = {}

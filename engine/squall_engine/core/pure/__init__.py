@@ -14,6 +14,7 @@ from squall_engine.core.pure.grouped import GroupPacker
 from squall_engine.core.pure.outputs import ByFields, Edge, Fixed, Outbox, Output, RoundRobin
 from squall_engine.core.pure.spouts import SpoutCalls, TurnState
 from squall_engine.core.pure.trees import Trees
+from squall_engine.core.pure.tried import ChangeLog, HotState, KeyFinder, PositionedEmit, Trial
 from squall_engine.core.pure.tuples import Batch, Source, Tuple, tick_source
 from squall_engine.core.pure.wire import decode_batches, encode_batches
 
@@ -22,6 +23,7 @@ __all__ = [
     "BoltCalls",
     "ByFields",
     "CarefulCalls",
+    "ChangeLog",
     "ColumnCalls",
     "Columns",
     "Counter",
@@ -29,14 +31,18 @@ __all__ = [
     "Emitter",
     "Fixed",
     "GroupPacker",
+    "HotState",
+    "KeyFinder",
     "Ledger",
     "Outbox",
     "Output",
     "PendingRoots",
+    "PositionedEmit",
     "RoundRobin",
     "Source",
     "SpoutCalls",
     "Trees",
+    "Trial",
     "Tuple",
     "TurnState",
     "decode_batches",

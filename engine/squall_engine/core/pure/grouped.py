@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from collections.abc import Iterator
+from itertools import chain, islice
 from types import NoneType
 from typing import Any
 
@@ -35,6 +36,13 @@ class GroupPacker:
             if id(row) not in left:
                 taken[stable_hash(row[0]) % groups].append(row)
         return rest
+
+    def add_dict(self, values: dict[Any, Any], count: int) -> Iterator[list[tuple[Any, Any]]]:
+        """Take all entries of a dict, so many at a time; it must not change meanwhile. Yields those
+        that it does not take."""
+        entries = iter(values.items())
+        while chunk := list(islice(entries, count)):
+            yield self.add(chunk)
 
     def frames(self) -> dict[int, bytes]:
         """The encoded rows of each group that has any. Once."""

@@ -1,0 +1,522 @@
+# Calls that take effect as a whole or not at all, and the state that they change: see `pure.tried`.
+
+cdef extern from *:
+    """
+    #if defined(__GNUC__) || defined(__clang__)
+    #define squall_prefetch(place) __builtin_prefetch(place)
+    #else
+    #define squall_prefetch(place) ((void)(place))
+    #endif
+    """
+    void prefetch "squall_prefetch"(const void*) noexcept
+
+cdef Py_ssize_t AHEAD = 8
+cdef Py_ssize_t LOG_SLOTS_MIN = 256
+cdef Py_ssize_t LOG_SLOTS_MAX = 1 << 17
+cdef Py_ssize_t LOG_ROWS_MIN = 1 << 16
+cdef uint64_t SPREAD = 0x9E3779B97F4A7C15U  # keys with a common factor, too, get slots of their own
+
+
+cdef inline bint is_plain_key(object key) noexcept:
+    """Whether its hash and its equality run no code of users."""
+    return PyUnicode_CheckExact(key) or PyLong_CheckExact(key) or PyBytes_CheckExact(key)
+
+
+cdef dict dict_of(object given):
+    """Raises TypeError for anything else, also for None, which Cython takes for a dict."""
+    if type(given) is not dict:
+        raise TypeError(f"a dict, not {given!r:.100}")
+    return given
+
+
+cdef inline bint is_plain_value(object value) noexcept:
+    return (
+        PyLong_CheckExact(value)
+        or PyUnicode_CheckExact(value)
+        or PyFloat_CheckExact(value)
+        or value is None
+        or value is True
+        or value is False
+        or PyBytes_CheckExact(value)
+    )
+
+
+cdef inline bint same_key(object one, object other) except -1:
+    """Of plain keys."""
+    if one is other:
+        return True
+    return type(one) is type(other) and PyObject_RichCompareBool(one, other, Py_EQ)
+
+
+@cython.final
+cdef class ChangeLog:
+    cdef list keys
+    cdef list values
+    cdef uint32_t* slots  # by hash: where a key is, plus one; 0: nowhere
+    cdef Py_ssize_t slot_count
+    cdef int shift
+    cdef Py_ssize_t rows_max
+
+    def __cinit__(self):
+        self.keys = []
+        self.values = []
+        self.rows_max = LOG_ROWS_MIN
+        self.size_slots(LOG_SLOTS_MIN)
+
+    def __dealloc__(self):
+        free(self.slots)
+
+    def __len__(self):
+        return PyList_GET_SIZE(self.keys)
+
+    cdef int size_slots(self, Py_ssize_t count) except -1:
+        cdef uint32_t* slots = <uint32_t*>calloc(count, sizeof(uint32_t))
+        cdef Py_ssize_t i
+        if slots is NULL:
+            raise MemoryError
+        free(self.slots)
+        self.slots = slots
+        self.slot_count = count
+        self.shift = 64
+        while count > 1:
+            self.shift -= 1
+            count >>= 1
+        for i in range(PyList_GET_SIZE(self.keys)):
+            slots[self.slot_of(<object>PyList_GET_ITEM(self.keys, i))] = <uint32_t>(i + 1)
+        return 0
+
+    cdef inline Py_ssize_t slot_of(self, object key) except -1:
+        return <Py_ssize_t>((<uint64_t>PyObject_Hash(key) * SPREAD) >> self.shift)
+
+    cdef int note(self, object key, object value) except -1:
+        """A plain key has this value from now on."""
+        cdef Py_ssize_t slot = self.slot_of(key)
+        cdef Py_ssize_t at = <Py_ssize_t>self.slots[slot] - 1
+        cdef Py_ssize_t count = PyList_GET_SIZE(self.keys)
+        if at >= 0 and same_key(<object>PyList_GET_ITEM(self.keys, at), key):
+            self.values[at] = value
+            return 0
+        if count >= self.rows_max:
+            self.compact()
+            count = PyList_GET_SIZE(self.keys)
+            slot = self.slot_of(key)
+        elif count >= self.slot_count and self.slot_count < LOG_SLOTS_MAX:
+            self.size_slots(4 * self.slot_count)
+            slot = self.slot_of(key)
+        self.keys.append(key)
+        self.values.append(value)
+        self.slots[slot] = <uint32_t>(count + 1)
+        return 0
+
+    cdef int compact(self) except -1:
+        """Leave out what was replaced: keys whose slot another one has taken are here twice."""
+        cdef dict found = dict(zip(self.keys, self.values))
+        self.keys = list(found)
+        self.values = list(found.values())
+        self.rows_max = LOG_ROWS_MIN + 2 * PyList_GET_SIZE(self.keys)
+        self.size_slots(self.slot_count)
+        return 0
+
+    def as_dict(self):
+        return dict(zip(self.keys, self.values))
+
+    def pack(self, GroupPacker packer not None, Py_ssize_t start, Py_ssize_t count, dict others):
+        cdef Py_ssize_t i, stop = min(start + count, PyList_GET_SIZE(self.keys))
+        cdef Py_ssize_t last = PyList_GET_SIZE(self.keys) - 1
+        cdef list rest = []
+        cdef object key, value
+        for i in range(start, stop):
+            # They lie anywhere in memory: the processor fetches some at once.
+            prefetch(PyList_GET_ITEM(self.keys, min(i + AHEAD, last)))
+            prefetch(PyList_GET_ITEM(self.values, min(i + AHEAD, last)))
+            key = <object>PyList_GET_ITEM(self.keys, i)
+            if others is not None and key in others:
+                continue
+            value = <object>PyList_GET_ITEM(self.values, i)
+            if not packer.add_row(key, value):
+                rest.append((key, value))
+        return rest
+
+
+@cython.final
+cdef class KeyFinder:
+    cdef dict places
+    cdef object none
+    cdef Source last
+    cdef Py_ssize_t index  # of the last source's only field; -1: see `indexes`
+    cdef tuple indexes
+
+    def __init__(self, places, none):
+        self.places = dict_of(places)
+        self.none = none
+
+    cdef int look(self, Source source) except -1:
+        self.indexes = self.places.get(source.key, ())
+        self.index = self.indexes[0] if len(self.indexes) == 1 else -1
+        self.last = source
+        return 0
+
+    cdef object find(self, Tuple tup):
+        cdef object values = tup.values
+        cdef Py_ssize_t i
+        if tup.source is not self.last:
+            self.look(tup.source)
+        if self.index >= 0:
+            return values[self.index]
+        if not self.indexes:
+            return self.none
+        return tuple([values[i] for i in self.indexes])
+
+    def __call__(self, Tuple tup not None):
+        return self.find(tup)
+
+    def of_all(self, tuples):
+        cdef set found = set()
+        cdef Tuple tup
+        cdef object key
+        for tup in tuples:
+            key = self.find(tup)
+            if is_plain_key(key):
+                found.add(key)
+            elif key is not self.none:
+                try:
+                    found.add(key)
+                except TypeError:  # it has no hash
+                    pass
+        return found
+
+
+@cython.final
+cdef class HotState:
+    cdef readonly object slow
+    cdef object slow_get
+    cdef object slow_put
+    cdef object absent
+    cdef object no_key
+    cdef dict values
+    cdef dict owners
+    cdef dict changed
+    cdef ChangeLog log
+    cdef object current  # the key of the call under way
+    cdef bint of_batches
+    cdef object batch  # the keys of a batch, to be asked for
+    cdef set keys  # those, once they are known
+    cdef bint under_way  # a try is
+    cdef bint slow_knows  # the slow state has heard of it
+    cdef list before  # (key, value or absent), one after the other: what was put in the try
+    # What was got last, and nothing was put since.
+    cdef object last_key
+    cdef object last_value
+
+    def __init__(
+        self,
+        slow,
+        values,
+        owners,
+        *,
+        absent,
+        no_key,
+        of_batches=False,
+    ):
+        self.slow = slow
+        self.slow_get = slow.get
+        self.slow_put = slow.put
+        self.absent = absent
+        self.no_key = no_key
+        self.values = dict_of(values)
+        self.owners = dict_of(owners)
+        self.current = no_key
+        self.before = []
+        self.changed = {}
+        self.log = ChangeLog()
+        self.of_batches = of_batches
+
+    def renew(self, dict changed not None):
+        self.changed = changed
+        self.log = ChangeLog()
+        return self.log
+
+    cdef inline bint is_hot(self, object key) except -1:
+        """Whether an entry of the key belongs to it, and may be used here."""
+        if not is_plain_key(key) or PyDict_Size(self.owners):
+            return False
+        if not self.of_batches:
+            return same_key(key, self.current)
+        if self.keys is None:
+            if self.batch is None:
+                return False
+            self.keys = self.batch.all
+        return key in self.keys
+
+    # ---- for bolts ----
+
+    def get(self, key, default=None):
+        cdef PyObject* found
+        cdef object value
+        if self.is_hot(key):
+            found = PyDict_GetItemWithError(self.values, key)
+            if found is NULL:
+                self.last_key = key
+                self.last_value = self.absent
+                return default
+            value = <object>found
+            if is_plain_value(value):
+                self.last_key = key
+                self.last_value = value
+                return value
+        self.tell()
+        return self.slow_get(key, default)
+
+    def put(self, key, value):
+        cdef PyObject* found
+        if is_plain_value(value) and self.is_hot(key):
+            self.before.append(key)
+            if key is self.last_key:
+                self.before.append(self.last_value)
+            else:
+                found = PyDict_GetItemWithError(self.values, key)
+                self.before.append(self.absent if found is NULL else <object>found)
+            self.last_key = None
+            self.values[key] = value
+            if PyDict_Size(self.changed) and key in self.changed:
+                self.changed[key] = value
+            else:
+                self.log.note(key, value)
+            return
+        self.tell()
+        self.slow_put(key, value)
+
+    def delete(self, key):
+        self.tell()
+        self.slow.delete(key)
+
+    def iterate(self):
+        self.tell()
+        return self.slow.iterate()
+
+    def items(self):
+        return self.iterate()
+
+    def prefix(self, prefix):
+        self.tell()
+        return self.slow.prefix(prefix)
+
+    def __len__(self):
+        return len(self.values)
+
+    # ---- tries ----
+
+    cdef int start(self, object key) except -1:
+        if self.of_batches:
+            self.batch = key
+        else:
+            self.current = key
+        self.under_way = True
+        return 0
+
+    cdef int forget(self) except -1:
+        """No try is under way."""
+        self.current = self.no_key
+        self.batch = self.keys = None
+        self.under_way = self.slow_knows = False
+        self.last_key = self.last_value = None
+        if PyList_GET_SIZE(self.before):
+            self.before.clear()
+        return 0
+
+    cdef int stop(self) except -1:
+        if self.slow_knows:
+            self.slow.end()
+        return self.forget()
+
+    cdef int tell(self) except -1:
+        """Let the slow state know of the try, and of what was put in it so far."""
+        cdef list before
+        self.last_key = self.last_value = None
+        if not self.under_way:
+            return 0
+        if not self.slow_knows:
+            self.slow_knows = True
+            self.slow.begin(self.batch if self.of_batches else self.current)
+        if PyList_GET_SIZE(self.before):
+            before, self.before = self.before, []
+            self.slow.note_before(before)
+        return 0
+
+    def begin(self, key):
+        self.start(key)
+
+    def end(self):
+        self.stop()
+
+    def undo(self):
+        if self.slow_knows or PyList_GET_SIZE(self.before):
+            self.tell()
+            self.slow.undo()
+        self.forget()
+
+
+@cython.final
+cdef class Trial:
+    cdef bint under_way
+    cdef list values  # of plain emits that are held
+    cdef list calls  # instead, once there is another: (call, arguments); None: no other
+    cdef public list failed
+    cdef list parts
+    cdef object failure
+    cdef object on_fault
+    cdef object execute
+    cdef object on_failed
+    cdef object key_of
+    cdef KeyFinder finder  # that, if it is one
+    cdef object emit  # of the task, for what was held with `HeldEmit`
+
+    def __init__(self, parts, *, failure, on_fault):
+        if type(parts) is not list:
+            raise TypeError(f"parts: a list, not {parts!r:.100}")
+        self.parts = parts
+        self.failure = failure
+        self.on_fault = on_fault
+        self.values = []
+
+    @property
+    def held(self):
+        if not self.under_way:
+            return None
+        if self.calls is None:
+            self.calls = [(None, values) for values in self.values]
+            self.values.clear()
+        return self.calls
+
+    def around(self, execute, on_failed, key_of=None):
+        self.execute = execute
+        self.on_failed = on_failed
+        self.key_of = key_of
+        self.finder = key_of if type(key_of) is KeyFinder else None
+        return self._call
+
+    def holding(self, emit, stream, arity, otherwise):
+        self.emit = emit
+        return HeldEmit(self, stream, arity, otherwise).emit
+
+    def fail(self, what):
+        if self.failed is None:
+            self.failed = []
+        self.failed.append(what)
+
+    def _call(self, tup):
+        cdef object key = None, error
+        if self.finder is not None:
+            key = self.finder.find(<Tuple?>tup)
+        elif self.key_of is not None:
+            key = self.key_of(tup)
+        error = self.attempt(self.execute, tup, key)
+        if error is not None:
+            self.on_failed(tup, key, error)
+
+    cpdef object attempt(self, object execute, object what, object key):
+        cdef object error = None
+        cdef HotState only = None
+        if PyList_GET_SIZE(self.parts) == 1 and type(self.parts[0]) is HotState:
+            only = <HotState>self.parts[0]
+        self.under_way = True
+        self.failed = None
+        if only is not None:
+            only.start(key)
+        else:
+            for part in self.parts:
+                part.begin(key)
+        try:
+            execute(what)
+            if self.failed is not None:
+                raise self.failure()
+        except Exception as raised:
+            error = raised
+        self.under_way = False
+        if error is not None:
+            self.values.clear()
+            self.calls = None
+            for part in self.parts:
+                part.undo()
+            return error
+        if only is not None:
+            only.stop()
+        else:
+            for part in self.parts:
+                part.end()
+        if PyList_GET_SIZE(self.values) or self.calls is not None:
+            self.release()
+        return None
+
+    cdef int release(self) except -1:
+        """Make the calls that were held."""
+        cdef list values = self.values, calls = self.calls
+        cdef tuple made
+        self.calls = None
+        try:
+            for one in values:
+                self.emit(one)
+            if calls is not None:
+                for made in calls:
+                    if made[0] is None:
+                        self.emit(made[1])
+                    else:
+                        made[0](*made[1])
+        except Exception as error:
+            self.on_fault(error)  # some of it may have left
+            raise
+        finally:
+            values.clear()
+        return 0
+
+
+@cython.final
+cdef class HeldEmit:
+    cdef Trial trial
+    cdef object stream
+    cdef Py_ssize_t arity
+    cdef object otherwise
+
+    def __init__(self, trial, stream, arity, otherwise):
+        self.trial = trial
+        self.stream = stream
+        self.arity = arity
+        self.otherwise = otherwise
+
+    def emit(self, values, anchors=None, stream=DEFAULT_STREAM):
+        cdef Trial trial = self.trial
+        cdef bint fits
+        if trial.under_way and anchors is None and stream is self.stream:
+            if PyTuple_CheckExact(values):
+                fits = PyTuple_GET_SIZE(values) == self.arity
+            else:
+                fits = PyList_CheckExact(values) and PyList_GET_SIZE(values) == self.arity
+            if fits:
+                if trial.calls is None:
+                    trial.values.append(values)
+                else:
+                    trial.calls.append((None, values))
+                return ()
+        return self.otherwise(values, anchors, stream)
+
+
+@cython.final
+cdef class PositionedEmit:
+    cdef object send
+    cdef dict positions
+    cdef object ids
+    cdef object otherwise
+
+    def __init__(self, send, positions, ids, otherwise):
+        self.send = send
+        self.positions = dict_of(positions)
+        self.ids = ids
+        self.otherwise = otherwise
+
+    def emit(self, values, *, message_id=None, stream=DEFAULT_STREAM, position=None):
+        if message_id is not None:
+            return self.otherwise(values, message_id=message_id, stream=stream, position=position)
+        sent = self.send(values, None if self.ids is None else next(self.ids), stream)
+        if position is not None:
+            self.positions[position[0]] = position[1]
+        return sent

@@ -1,0 +1,283 @@
+"""Calls that are tried, and the state that they change: both cores, against what is obvious."""
+
+from __future__ import annotations
+
+import copy
+import random
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from squall_common.state.keyed import ABSENT, NO_KEY, KeyedState
+from squall_engine.atomic.undo import BatchKeys, BatchState, UndoableState
+from squall_engine.core import COMPILED, pure
+from squall_engine.core.codec import ValueCodec
+
+cores: list[ModuleType] = [pure]
+if COMPILED:
+    from squall_engine.core import compiled
+
+    cores.append(compiled)
+
+CODEC = ValueCodec()
+GROUPS = 16
+KEYS: list[Any] = ["ann", "bob", "c" * 40, 1, 2, 7_777, b"raw", 2.5, ("a", 1), True]
+VALUES: list[Any] = [0, 1, -5, 2**70, "text", b"bytes", None, True, 0.5, [1], {"a": 2}, (1, 2)]
+
+
+class Task:
+    """State, what it should be, and the segments of the last complete epoch."""
+
+    def __init__(self, core: ModuleType, *, batches: bool) -> None:
+        self.inner = KeyedState(GROUPS, CODEC)
+        kind = BatchState if batches else UndoableState
+        slow = kind(self.inner, CODEC)
+        hot = self.inner.share(
+            lambda values, owners: core.HotState(
+                slow, values, owners, absent=ABSENT, no_key=NO_KEY, of_batches=batches
+            )
+        )
+        assert hot is not None
+        self.hot: Any = hot
+        self.batches = batches
+        self.expected: dict[Any, Any] = {}
+        self.epoch = 0
+        self.older: list[Any] = []
+        self.pending: list[tuple[int, bool, Any, dict[Any, Any]]] = []
+
+    def call(self, chance: random.Random) -> None:
+        """A try that may fail."""
+        if self.batches:
+            keys = chance.sample(KEYS, 4)
+            self.hot.begin(BatchKeys(lambda: keys))
+        else:
+            keys = [chance.choice([*KEYS, NO_KEY])]
+            self.hot.begin(keys[0])
+        now = copy.deepcopy(self.expected)
+        for _ in range(chance.randrange(1, 6)):
+            key = chance.choice(keys) if chance.random() < 0.8 else chance.choice(KEYS)
+            self.change(chance, KEYS[0] if key is NO_KEY else key, now)
+        if chance.random() < 0.3:
+            self.hot.undo()
+        else:
+            self.hot.end()
+            self.expected = now
+        assert dict(self.inner.items()) == self.expected
+
+    def change(self, chance: random.Random, key: Any, now: dict[Any, Any]) -> None:
+        what = chance.random()
+        if what < 0.5:
+            value = copy.deepcopy(chance.choice(VALUES))
+            self.hot.put(key, value)
+            now[key] = copy.deepcopy(value)
+        elif what < 0.6:
+            self.hot.delete(key)
+            now.pop(key, None)
+        elif what < 0.9:
+            value = self.hot.get(key, "nothing")
+            assert value == now.get(key, "nothing")
+            if isinstance(value, list):
+                value.append(len(value))
+                now[key].append(len(now[key]))
+        else:
+            assert dict(self.hot.items()) == now
+            assert len(self.hot) == len(now)
+
+    def snapshot(self, chance: random.Random) -> None:
+        self.epoch += 1
+        is_base = not self.older or chance.random() < 0.2
+        changes = self.inner.snapshot(self.epoch, base=is_base)
+        self.pending.append((self.epoch, is_base, changes, copy.deepcopy(self.expected)))
+
+    def settle(self, chance: random.Random) -> None:
+        """The oldest snapshot that is pending completes, or is given up."""
+        epoch, is_base, changes, expected = self.pending.pop(0)
+        blocks = changes.encode(ValueCodec())
+        chain = [*([] if is_base else self.older), Stored(blocks)]
+        restored = KeyedState(GROUPS, CODEC)
+        restored.restore([chain], range(GROUPS), bound=True)
+        assert dict(restored.items()) == expected
+        assert restored.bound == changes.bound
+        if chance.random() < 0.7:
+            self.inner.completed(epoch)
+            self.older = chain
+            if self.pending:  # they need what was the last complete one then
+                self.pending = []
+
+
+class Stored:
+    name = "it"
+
+    def __init__(self, blocks: Any) -> None:
+        self._blocks = blocks
+
+    def blocks(self, groups: Any) -> Any:
+        return [(group, self._blocks[group]) for group in groups if group in self._blocks]
+
+
+@pytest.mark.parametrize("batches", [False, True])
+@pytest.mark.parametrize("core", cores)
+def test_every_snapshot_has_what_the_calls_that_succeeded_have_left(
+    core: ModuleType, batches: bool
+) -> None:
+    for seed in range(60):
+        chance = random.Random(seed)
+        task = Task(core, batches=batches)
+        for _ in range(60):
+            what = chance.random()
+            if what < 0.7:
+                task.call(chance)
+            elif what < 0.85 or not task.pending:
+                task.snapshot(chance)
+            else:
+                task.settle(chance)
+        while task.pending:
+            task.settle(chance)
+
+
+@pytest.mark.parametrize("core", cores)
+def test_a_log_is_bounded_by_its_keys(core: ModuleType) -> None:
+    """Also of keys with a common factor, which a plain table would put into one slot."""
+    for step in (1, 2**20, 2**40):
+        state = Task(core, batches=False)
+        keys = [number * step for number in range(3_000)]
+        for turn in range(60):
+            for key in keys:
+                state.hot.begin(key)
+                state.hot.put(key, turn)
+                state.hot.end()
+        changes = state.inner.snapshot(1)
+        assert changes.entries <= 2 * len(keys) + 70_000
+        restored = KeyedState(GROUPS, CODEC)
+        restored.restore([[Stored(changes.encode(CODEC))]], range(GROUPS), bound=True)
+        assert dict(restored.items()) == dict.fromkeys(keys, 59)
+
+
+@pytest.mark.parametrize("core", cores)
+def test_keys_of_users_keep_their_own_equality(core: ModuleType) -> None:
+    """A key that changes the state while it is compared."""
+
+    class Odd(str):
+        def __eq__(self, other: object) -> bool:
+            task.inner.delete("ann")
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    task = Task(core, batches=False)
+    for key in ("ann", Odd("ann")):
+        task.hot.begin(key)
+        task.hot.put("ann", 1)
+        assert task.hot.get("ann") in (1, None)
+        task.hot.end()
+
+
+def tuple_of(core: ModuleType, values: list[Any], component: str = "a") -> Any:
+    source = core.Source(component, 1, "default", ("x", "y"))
+    return core.Tuple(values, 0, 0, source)
+
+
+@pytest.mark.parametrize("core", cores)
+def test_keys_are_found_by_stream(core: ModuleType) -> None:
+    finder = core.KeyFinder({("a", "default"): (0,), ("b", "default"): (1, 0)}, NO_KEY)
+    some = [
+        tuple_of(core, ["k", 1]),
+        tuple_of(core, ["k", 1], "b"),
+        tuple_of(core, ["k", 1], "c"),
+        tuple_of(core, [["no hash"], 1]),
+        tuple_of(core, ["last", 1]),
+    ]
+    assert [finder(one) for one in some] == ["k", (1, "k"), NO_KEY, ["no hash"], "last"]
+    assert finder.of_all(some) == {"k", (1, "k"), "last"}
+
+
+@pytest.mark.parametrize("core", cores)
+def test_what_is_emitted_leaves_in_its_order_once_the_call_has_returned(core: ModuleType) -> None:
+    made: list[Any] = []
+    faults: list[BaseException] = []
+    failed: list[Any] = []
+    trial = core.Trial([], failure=lambda: ValueError("it called fail"), on_fault=faults.append)
+
+    def otherwise(values: Any, anchors: Any, stream: str) -> Any:
+        held = trial.held
+        if held is None:
+            made.append(("at once", values))
+            return (1,)
+        held.append((lambda *given: made.append(given), (stream, values)))
+        return ()
+
+    emit = trial.holding(made.append, "default", 1, otherwise)
+
+    def execute(what: Any) -> None:
+        emit([what])
+        emit((what,), None, "default")
+        emit([what], stream="other")
+        emit([what, what])  # not what the stream has
+        emit([what])
+        assert made == []
+        if what == "raises":
+            raise KeyError(what)
+        if what == "fails":
+            trial.fail(what)
+
+    call = trial.around(execute, lambda *given: failed.append(given))
+    call("fine")
+    assert made == [
+        ["fine"], ("fine",), ("other", ["fine"]), ("default", ["fine", "fine"]), ["fine"]
+    ]  # fmt: skip
+    made.clear()
+    call("raises")
+    call("fails")
+    assert made == []
+    assert [(what, str(error)) for what, _, error in failed] == [
+        ("raises", "'raises'"), ("fails", "it called fail")
+    ]  # fmt: skip
+    emit(["outside"])
+    assert made == [("at once", ["outside"])]
+    assert trial.held is None
+
+
+@pytest.mark.parametrize("core", cores)
+def test_an_emit_that_fails_when_it_leaves_is_a_fault(core: ModuleType) -> None:
+    faults: list[BaseException] = []
+    trial = core.Trial([], failure=ValueError, on_fault=faults.append)
+    left: list[Any] = []
+
+    def send(values: Any) -> None:
+        if values == [2]:
+            raise RuntimeError("no")
+        left.append(values)
+
+    emit = trial.holding(send, "default", 1, lambda *given: ())
+    call = trial.around(lambda what: [emit([n]) for n in (1, 2, 3)], lambda *given: None)
+    with pytest.raises(RuntimeError, match="no"):
+        call("it")
+    assert [str(error) for error in faults] == ["no"]
+    assert left == [[1]]
+    trial.around(lambda what: emit([what]), lambda *given: None)(4)
+    assert left == [[1], [4]]  # and not what was left
+
+
+@pytest.mark.parametrize("core", cores)
+def test_a_position_goes_with_its_tuple(core: ModuleType) -> None:
+    sent: list[Any] = []
+    positions: dict[Any, Any] = {}
+
+    def send(*given: Any) -> Any:
+        sent.append(given)
+        return (7,)
+
+    def otherwise(values: Any, **how: Any) -> Any:
+        raise ValueError(how["message_id"])
+
+    emit = core.PositionedEmit(send, positions, iter([1, 2, 3]), otherwise).emit
+    assert emit(["a"], position=("file", 5)) == (7,)
+    emit(["b"], stream="other")
+    with pytest.raises(ValueError, match="mine"):
+        emit(["c"], message_id="mine")
+    core.PositionedEmit(send, positions, None, otherwise).emit(["d"], position=("other", 1))
+    assert positions == {"file": 5, "other": 1}
+    assert sent == [
+        (["a"], 1, "default"), (["b"], 2, "other"), (["d"], None, "default")
+    ]  # fmt: skip
