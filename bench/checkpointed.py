@@ -79,9 +79,10 @@ class RewindableKeys(_Rewindable):
         super().__init__(total)
         self.count = keys
 
-    def open(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
-        super().open(conf, context)
-        self.keys = _keys(self.count)
+    def seek(self, positions: Mapping[Any, Any]) -> None:
+        super().seek(positions)
+        # Not where all have been emitted: a restart would take the time.
+        self.keys = [] if self.is_through() else _keys(self.count)
 
     def next_tuple(self) -> None:
         sent = self.sent
