@@ -48,7 +48,7 @@ from squall_engine.core.codec import ValueCodec
 from squall_engine.core.invocation import InvocationMode
 from squall_engine.dataflow.fence import Barrier
 from squall_engine.epochs.messages import TaskName
-from squall_engine.epochs.parts import Batch, EpochSettings, Snapshot, wants_base
+from squall_engine.epochs.parts import Batch, Chain, EpochSettings, Snapshot
 from squall_engine.epochs.task import TaskEpochs, TaskState
 from squall_engine.loading import ComponentStartError
 from squall_engine.options import EngineOptions
@@ -106,8 +106,7 @@ class _Kept:
     revision: int = 0  # of the windows that are in `state`
     codec: Any = None  # for windows
     state: KeyedState | None = None
-    older: tuple[SegmentRef, ...] = ()  # of keyed state, in the last complete epoch
-    written: dict[int, tuple[SegmentRef, ...]] = field(default_factory=dict)  # by epoch
+    chain: Chain = field(default_factory=Chain)  # of keyed state
     pending: dict[Batch, list[Any]] = field(default_factory=dict)  # rows that are not confirmed
     committing: asyncio.Task[None] | None = None
     pending_max: int | None = None  # of a spout, while it is not silent
@@ -264,7 +263,7 @@ class EpochDriver:
         if part is not None:
             self._settings.parts.restore_state(part, kept.name, state)
             if len(part.tasks) == len(self._plan.tasks_of[component]):
-                kept.older = part.tasks[index].segments
+                kept.chain = Chain(part.tasks[index].segments)
         kept.state = state
         return state
 
@@ -580,13 +579,13 @@ class EpochDriver:
 
     def _take(self, kept: _Kept, epoch: int) -> None:
         full = kept.epochs.wants_full(epoch)
-        changes, older, positions = None, kept.older, None
+        changes, older, positions = None, kept.chain.older, None
         progress = self._store_windows(kept) if kept.windowed else b""
         if progress is None:
             return
         batches: Mapping[Batch, list[Any]] = {}
         if kept.state is not None:
-            base = full or not older or wants_base(older, kept.written.values())
+            base = full or kept.chain.wants_base()
             try:
                 changes = kept.state.snapshot(epoch, base=base)
             except StateError as error:  # of state on disk
@@ -658,7 +657,7 @@ class EpochDriver:
 
     def wrote(self, task: TaskName, epoch: int, segments: tuple[SegmentRef, ...]) -> None:
         """A snapshot is durable."""
-        self._kept[task].written[epoch] = segments
+        self._kept[task].chain.wrote(epoch, segments)
 
     # ---- complete epochs ----
 
@@ -668,8 +667,7 @@ class EpochDriver:
         for kept in self._kept.values():
             if kept.state is not None:
                 kept.state.completed(epoch)
-                kept.older = kept.written.get(epoch, kept.older)
-            kept.written = {at: refs for at, refs in kept.written.items() if at > epoch}
+            kept.chain.completed(epoch)
             idle = kept.committing is None and not self._closed.is_set()
             if idle and self._ready_batches(kept):
                 kept.committing = asyncio.ensure_future(self._commit(kept))

@@ -283,12 +283,31 @@ def assemble(topology: str, shape: Shape, attempt: Attempt, time_ms: int) -> Man
     )
 
 
-def wants_base(older: Sequence[SegmentRef], later: Iterable[Sequence[SegmentRef]]) -> bool:
-    """Whether a task is to write all its state again, as in the first of these segments: what it
-    has written since is larger than that, or too many segments to read them fast. Or a `later`
-    snapshot, which may be complete without its knowing, does without one of them: then that may be
-    deleted."""
-    since = sum(ref.size for ref in older[1:])
-    if len(older) >= SEGMENTS_MAX or since > max(older[0].size, _BASE_BYTES_MIN):
-        return True
-    return any(not set(older).issubset(segments) for segments in later)
+class Chain:
+    """The segments that one task's state needs, the oldest first: in the last epoch of which the
+    task knows that it is complete, and in those that it has written since."""
+
+    def __init__(self, segments: Sequence[SegmentRef] = ()) -> None:
+        self.older = tuple(segments)
+        self.written: dict[int, tuple[SegmentRef, ...]] = {}  # by epoch
+
+    def wants_base(self) -> bool:
+        """Whether the next snapshot has to have all state: there is none yet; or what was written
+        since the base is larger than that, or too many segments to read them fast. Or a later
+        snapshot, which may be complete without the task's knowing, does without one of the older
+        ones: then that may be deleted."""
+        older = self.older
+        if not older or len(older) >= SEGMENTS_MAX:
+            return True
+        if sum(ref.size for ref in older[1:]) > max(older[0].size, _BASE_BYTES_MIN):
+            return True
+        return any(not set(older).issubset(later) for later in self.written.values())
+
+    def wrote(self, epoch: int, segments: tuple[SegmentRef, ...]) -> None:
+        """The snapshot of an epoch is durable, and needs these."""
+        self.written[epoch] = segments
+
+    def completed(self, epoch: int) -> None:
+        """An epoch is complete. May be said again, and late."""
+        self.older = self.written.get(epoch, self.older)
+        self.written = {at: refs for at, refs in self.written.items() if at > epoch}

@@ -327,7 +327,7 @@ def test_nothing_is_kept_of_each_checkpoint(
 
     def noting(driver: EpochDriver, epoch: int) -> None:
         confirm(driver, epoch)
-        kept.append(max(len(one.written) for one in driver._kept.values()))
+        kept.append(max(len(one.chain.written) for one in driver._kept.values()))
 
     monkeypatch.setattr(EpochDriver, "confirm", noting)
     with LocalCluster() as cluster:
