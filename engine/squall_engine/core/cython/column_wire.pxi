@@ -114,21 +114,44 @@ cdef bytes encode_ints(list column):
         free(numbers)
 
 
-cdef bytes encode_pieces(uint8_t kind, list column):
-    """None: text that is not UTF-8, or a value that is too long."""
-    cdef Py_ssize_t i, size, longest = 0, total = 0, n = PyList_GET_SIZE(column)
-    cdef Piece* pieces = <Piece*>malloc(n * sizeof(Piece))
-    cdef Piece* last = NULL
-    cdef const char* data
-    cdef char* at = NULL
-    cdef char* to
-    cdef uint8_t width
-    cdef uint32_t length
-    cdef object value
-    cdef bytes made
-    if pieces is NULL:
-        raise MemoryError
-    try:
+cdef bint is_repeat(Piece* last, const char* data, Py_ssize_t size) noexcept:
+    """Whether a piece is the same as the one before. Values that differ often begin alike, such as
+    lines of a log: their ends are compared first."""
+    if last.size != size:
+        return False
+    if last.data == data:
+        return True
+    if size > 16 and memcmp(last.data + size - 16, data + size - 16, 16) != 0:
+        return False
+    return memcmp(last.data, data, size) == 0
+
+
+cdef class ColumnOut:
+    """A column about to be written: of pieces, which are copied only once, to where they go, or of
+    bytes that are complete."""
+
+    cdef bytes made  # with its head; None: pieces
+    cdef list column  # keeps the pieces
+    cdef Piece* pieces
+    cdef Py_ssize_t size  # without its head
+    cdef uint8_t kind, width
+
+    def __cinit__(self):
+        self.pieces = NULL
+
+    def __dealloc__(self):
+        free(self.pieces)
+
+    cdef bint take_pieces(self, uint8_t kind, list column) except -1:
+        """False: text that is not UTF-8, or a value that is too long."""
+        cdef Py_ssize_t i, size, longest = 0, total = 0, n = PyList_GET_SIZE(column)
+        cdef Piece* pieces = <Piece*>malloc(n * sizeof(Piece))
+        cdef Piece* last = NULL
+        cdef const char* data
+        cdef object value
+        if pieces is NULL:
+            raise MemoryError
+        self.pieces = pieces
         for i in range(n):
             value = <object>PyList_GET_ITEM(column, i)
             if kind == COLUMN_BYTES:
@@ -141,10 +164,8 @@ cdef bytes encode_pieces(uint8_t kind, list column):
                 data = PyUnicode_AsUTF8AndSize(value, &size)
                 if data is NULL:
                     PyErr_Clear()  # a lone surrogate
-                    return None
-            if last is not NULL and last.size == size and (
-                last.data == data or memcmp(last.data, data, size) == 0
-            ):
+                    return False
+            if last is not NULL and is_repeat(last, data, size):
                 pieces[i].size = -1
                 continue
             last = pieces + i
@@ -154,38 +175,61 @@ cdef bytes encode_pieces(uint8_t kind, list column):
             if size > longest:
                 longest = size
         if longest >= 0xFFFFFFFFLL:
-            return None
-        width = 1 if longest < 0xFF else 2 if longest < 0xFFFF else 4
-        if n * width + total > 0xFFFFFFFFLL:
-            return None
-        made = with_head(kind, width, n * width + total, &at)
-        to = at + n * width
+            return False
+        self.width = 1 if longest < 0xFF else 2 if longest < 0xFFFF else 4
+        if n * self.width + total > 0xFFFFFFFFLL:
+            return False
+        self.kind = kind
+        self.size = n * self.width + total
+        self.column = column
+        return True
+
+    cdef Py_ssize_t bytes_out(self) noexcept:
+        """With its head."""
+        return COLUMN_HEAD_BYTES + self.size if self.made is None else PyBytes_GET_SIZE(self.made)
+
+    cdef char* write(self, char* at) noexcept:
+        """Write the column with its head; returns its end."""
+        cdef ColumnHead head
+        cdef Py_ssize_t i, n
+        cdef uint32_t length
+        cdef char* to
+        if self.made is not None:
+            memcpy(at, PyBytes_AS_STRING(self.made), PyBytes_GET_SIZE(self.made))
+            return at + PyBytes_GET_SIZE(self.made)
+        head.kind = self.kind
+        head.width = self.width
+        head.size = <uint32_t>self.size
+        memcpy(at, &head, COLUMN_HEAD_BYTES)
+        at += COLUMN_HEAD_BYTES
+        n = PyList_GET_SIZE(self.column)
+        to = at + n * self.width
         for i in range(n):
             # -1 is the greatest number of any width.
-            length = <uint32_t>pieces[i].size
-            if width == 1:
+            length = <uint32_t>self.pieces[i].size
+            if self.width == 1:
                 at[i] = <char>length
-            elif width == 2:
+            elif self.width == 2:
                 memcpy(at + 2 * i, &length, 2)
             else:
                 memcpy(at + 4 * i, &length, 4)
-            if pieces[i].size > 0:
-                memcpy(to, pieces[i].data, pieces[i].size)
-                to += pieces[i].size
-        return made
-    finally:
-        free(pieces)
+            if self.pieces[i].size > 0:
+                memcpy(to, self.pieces[i].data, self.pieces[i].size)
+                to += self.pieces[i].size
+        return to
 
 
-cdef bytes encode_column(list column, codec):
+cdef ColumnOut column_out(list column, codec):
     cdef Py_ssize_t i, n = PyList_GET_SIZE(column)
     cdef object first = <object>PyList_GET_ITEM(column, 0)
+    cdef ColumnOut out = ColumnOut.__new__(ColumnOut)
     cdef bytes made = None
     cdef char* at = NULL
     cdef double number
     if squall_are_of_type(column, Py_TYPE(first)):
         if PyUnicode_CheckExact(first):
-            made = encode_pieces(COLUMN_STR, column)
+            if out.take_pieces(COLUMN_STR, column):
+                return out
         elif PyLong_CheckExact(first):
             made = encode_ints(column)
         elif PyFloat_CheckExact(first):
@@ -194,7 +238,8 @@ cdef bytes encode_column(list column, codec):
                 number = PyFloat_AS_DOUBLE(<object>PyList_GET_ITEM(column, i))
                 memcpy(at + 8 * i, &number, 8)
         elif PyBytes_CheckExact(first):
-            made = encode_pieces(COLUMN_BYTES, column)
+            if out.take_pieces(COLUMN_BYTES, column):
+                return out
         elif first is True or first is False:
             made = with_head(COLUMN_BOOL, 1, n, &at)
             for i in range(n):
@@ -203,15 +248,29 @@ cdef bytes encode_column(list column, codec):
         data = codec.encode_rows([column])
         made = with_head(COLUMN_VALUES, 0, PyBytes_GET_SIZE(data), &at)
         memcpy(at, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
-    return made
+    out.made = made
+    return out
 
 
-cdef bytes encode_columns(list columns, codec):
-    cdef uint16_t fields = <uint16_t>PyList_GET_SIZE(columns)
-    cdef list parts = [PyBytes_FromStringAndSize(<char*>&fields, FIELDS_BYTES)]
-    for column in columns:
-        parts.append(encode_column(<list>column, codec))
-    return b"".join(parts)
+cdef list columns_out(list columns, codec):
+    return [column_out(<list>column, codec) for column in columns]
+
+
+cdef Py_ssize_t columns_bytes(list outs) noexcept:
+    """What `write_columns` will write."""
+    cdef Py_ssize_t i, size = FIELDS_BYTES
+    for i in range(PyList_GET_SIZE(outs)):
+        size += (<ColumnOut>PyList_GET_ITEM(outs, i)).bytes_out()
+    return size
+
+
+cdef void write_columns(list outs, char* at) noexcept:
+    cdef Py_ssize_t i
+    cdef uint16_t fields = <uint16_t>PyList_GET_SIZE(outs)
+    memcpy(at, &fields, FIELDS_BYTES)
+    at += FIELDS_BYTES
+    for i in range(PyList_GET_SIZE(outs)):
+        at = (<ColumnOut>PyList_GET_ITEM(outs, i)).write(at)
 
 
 cdef object wrong_size(Py_ssize_t rows, Py_ssize_t size):

@@ -45,8 +45,8 @@ cdef bint is_of_task(Batch batch, int32_t task) except -1:
     return True
 
 
-cdef bytes columns_if_fit(Batch batch, codec):
-    """The values of a batch as columns; None: they have to be rows."""
+cdef list columns_if_fit(Batch batch, codec):
+    """The values of a batch as columns to be written; None: they have to be rows."""
     cdef Py_ssize_t i, fields = len(batch.source.fields)
     cdef list columns = batch.columns
     if PyList_GET_SIZE(batch.values) - batch.start < COLUMN_ROWS_MIN:
@@ -59,9 +59,12 @@ cdef bytes columns_if_fit(Batch batch, codec):
         if other_row(batch.values, batch.start, fields) >= 0:
             return None
         columns = [column_of(batch.values, i) for i in range(fields)]
-    if batch.start:
+        if batch.start:
+            columns = [(<list>column)[batch.start :] for column in columns]
+    else:
+        # Lists that no one changes until they are written: a codec of the user's may run meanwhile.
         columns = [(<list>column)[batch.start :] for column in columns]
-    return encode_columns(columns, codec)
+    return columns_out(columns, codec)
 
 
 def encode_batches(Source source, batches, codec, *, columns=False):
@@ -71,6 +74,7 @@ def encode_batches(Source source, batches, codec, *, columns=False):
     cdef Batch batch
     cdef list rows
     cdef bytes data = None
+    cdef list outs = None
     cdef Py_ssize_t total = 0, n, offset, size
     cdef bint anchored = False
     cdef list several = []
@@ -88,8 +92,8 @@ def encode_batches(Source source, batches, codec, *, columns=False):
     if len(batches) == 1:
         flags |= SAME_TASK
         if columns:
-            data = columns_if_fit(batches[0][1], codec)
-    if data is None:
+            outs = columns_if_fit(batches[0][1], codec)
+    if outs is None:
         rows = []
         for _, batch in batches:
             batch.to_rows()
@@ -123,6 +127,8 @@ def encode_batches(Source source, batches, codec, *, columns=False):
             flags |= SEVERAL_ROOTS
             packed = _pack(several)
             size += SIZE_BYTES
+    if outs is not None:
+        size += columns_bytes(outs)
     start = PyBytes_FromStringAndSize(NULL, size)
     at = PyBytes_AS_STRING(start)
     head.kind = KIND_TUPLES
@@ -163,6 +169,10 @@ def encode_batches(Source source, batches, codec, *, columns=False):
         packed_size = <uint32_t>len(packed)
         memcpy(roots_at, &packed_size, SIZE_BYTES)
         return b"".join((start, packed, data))
+    if outs is not None:
+        # (Columns are for one task and of one root: nothing but ids and roots is before them.)
+        write_columns(outs, roots_at if anchored else ids_at)
+        return start
     return start + data
 
 

@@ -42,6 +42,8 @@ kinds: list[st.SearchStrategy[Any]] = [
     st.binary(max_size=4),
     st.binary(min_size=253, max_size=256),
     st.sampled_from([b"x" * 70_000, b"", b"y" * 65_535, b"z" * 65_534]),
+    # They differ at their beginning, in the middle or at the end alone, or not at all.
+    st.tuples(*3 * [st.text("ab", min_size=1, max_size=1)]).map(("-" * 20).join),
     st.none(),
     st.one_of(st.integers(), st.text(max_size=2), st.booleans(), st.none()),
     st.tuples(st.integers(), st.text(max_size=2)),
@@ -128,6 +130,26 @@ def test_a_section_with_a_list_that_was_changed_after_its_emit_has_rows(core, ch
     assert not is_columnar(data)
     with pytest.raises(CodecError, match=f"{len(rows[1])} values for the 2 fields"):
         read(core, data)
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_a_list_that_a_codec_changes_meanwhile_does_not_change_a_section(core):
+    """The code of a user may run while a section is written: that of a value that is encoded."""
+    texts = [f"text {number} " * 100 for number in range(4 * COLUMN_ROWS_MIN)]
+    columns = [list(texts), [(number,) for number in range(len(texts))]]
+
+    class Changing(ValueCodec):
+        def encode_rows(self, rows):
+            columns[0].clear()
+            texts.clear()
+            return super().encode_rows(rows)
+
+    expected = [[text, (number,)] for number, text in enumerate(texts)]
+    batch = emitted(core, columns, "columns", anchored=False)
+    data = core.encode_batches(batch.source, [(RECEIVER, batch)], Changing(), columns=True)
+    assert is_columnar(data)
+    assert not columns[0]
+    assert [row[4] for row in read(core, data)] == expected
 
 
 @given(tables(), st.integers(0, 2**16), st.binary(min_size=1, max_size=4), st.booleans())
