@@ -74,6 +74,9 @@ SECTION_BYTES_MAX = 16 * 1024 * 1024
 SECTIONS_MAX = 0xFFFF
 
 
+FrameParts = tuple[bytes, tuple[bytes, ...], int]  # what `Frame.of_parts` takes
+
+
 class FrameError(ValueError):
     """Bytes that are not a frame of this version; `offset` is where the fault was found."""
 
@@ -179,7 +182,17 @@ class Frame(NamedTuple):
     @classmethod
     def parse(cls, data: bytes) -> Frame:
         """The inverse of `serialize`. Raises FrameError."""
-        size = len(data)
+        return cls._parse(data, len(data), None)
+
+    @classmethod
+    def of_parts(cls, head: bytes, sections: tuple[bytes, ...], size: int) -> Frame:
+        """A frame of `size` bytes whose reader has taken it apart: into sections, and all that is
+        before the first; without sections, `head` is all of it. Raises FrameError."""
+        return cls._parse(head, size, sections or None)
+
+    @classmethod
+    def _parse(cls, data: bytes, size: int, sections: tuple[bytes, ...] | None) -> Frame:
+        """None: the sections are in `data`."""
         if size < _HEADER.size:
             raise FrameError(size, f"{size} bytes are too few for a frame header")
         (
@@ -217,22 +230,11 @@ class Frame(NamedTuple):
         if extension_length:
             extension = data[position - extension_length : position]
             grants = tuple([Grant(*fields) for fields in _GRANT.iter_unpack(extension)])
-        sections: list[bytes] = []
-        for _ in range(section_count):
-            start = position + _LENGTH.size
-            if start > size:
-                raise FrameError(position, "section length beyond the end")
-            (section_length,) = _LENGTH.unpack_from(data, position)
-            position = start + section_length
-            if position > size:
-                raise FrameError(start, f"section of {section_length} bytes beyond the end")
-            sections.append(data[start:position])
-        if position != size:
-            raise FrameError(position, f"{size - position} bytes after the last section")
+        if sections is None:
+            sections = _sections_in(data, position, section_count)
         return cls(
             kind, topology, slot, sender, receiver,
-            sequence, acknowledged, bool(flags & _GAP), tuple(sections), grants,
-            bool(flags & _MORE),
+            sequence, acknowledged, bool(flags & _GAP), sections, grants, bool(flags & _MORE),
         )  # fmt: skip
 
     def __str__(self) -> str:
@@ -247,6 +249,24 @@ class Frame(NamedTuple):
                 else ""
             )
         )
+
+
+def _sections_in(data: bytes, position: int, count: int) -> tuple[bytes, ...]:
+    """The sections of a frame, which begin at `position`. Raises FrameError."""
+    size = len(data)
+    sections: list[bytes] = []
+    for _ in range(count):
+        start = position + _LENGTH.size
+        if start > size:
+            raise FrameError(position, "section length beyond the end")
+        (section_length,) = _LENGTH.unpack_from(data, position)
+        position = start + section_length
+        if position > size:
+            raise FrameError(start, f"section of {section_length} bytes beyond the end")
+        sections.append(data[start:position])
+    if position != size:
+        raise FrameError(position, f"{size - position} bytes after the last section")
+    return tuple(sections)
 
 
 _KINDS = {int(kind): kind for kind in Kind}

@@ -45,6 +45,7 @@ from squall_worker.transport.frames import (
     FRAME_BYTES_MAX,
     Frame,
     FrameError,
+    FrameParts,
     Session,
     topology_hash,
 )
@@ -400,7 +401,7 @@ class ZmqTransport:
             if pull.getsockopt(zmq.RCVMORE):
                 self._skip_parts(pull)
             else:
-                granted |= self._receive(data, now)
+                granted |= self._receive((data, (), len(data)), now)
             # Half of what a refused recv costs.
             if not int(pull.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
                 self._reading = Reading.WATCHED
@@ -413,9 +414,9 @@ class ZmqTransport:
             pull.recv(zmq.NOBLOCK)
         self._warn("message of several parts")
 
-    def _receive(self, data: bytes, now: float, ring_of: WorkerSlot | None = None) -> bool:
+    def _receive(self, parts: FrameParts, now: float, ring_of: WorkerSlot | None = None) -> bool:
         try:
-            frame = Frame.parse(data)
+            frame = Frame.of_parts(*parts)
         except FrameError as error:
             self.drops.malformed += 1
             self._warn(str(error))
@@ -657,9 +658,9 @@ class ZmqTransport:
         read = granted = False
         now = self._clock.monotonic()
         if self._inbox_bytes < _INBOX_BYTES_MAX:
-            for slot, data in self._rings.read(_READ_BYTES):
+            for slot, parts in self._rings.read(_READ_BYTES):
                 read = True
-                granted |= self._receive(data, now, slot)
+                granted |= self._receive(parts, now, slot)
         if self._wakeup is not None and (self._inbox or granted):
             self._wakeup()
         full = self._inbox_bytes >= _INBOX_BYTES_MAX

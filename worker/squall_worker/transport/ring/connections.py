@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 from squall_common.daemon.logs import get_logger
 from squall_common.topology.model import WorkerSlot
 from squall_common.worker_files.launch_spec import Incarnation
-from squall_worker.transport.frames import FRAME_BYTES_MAX, Frame, Session
+from squall_worker.transport.frames import FRAME_BYTES_MAX, Frame, FrameParts, Session
 from squall_worker.transport.ring.hello import (
     ANSWER_BYTES,
     HELLO_BYTES_MAX,
@@ -326,26 +326,26 @@ class Rings:
                 self._drop_incoming(other)
         ring.hello, ring.state = hello, End.OPEN
 
-    def read(self, limit_bytes: int) -> Iterator[tuple[WorkerSlot, bytes]]:
-        """The frames that have come, of all rings by turns, until about `limit_bytes` were read. A
-        ring whose writer breaks its rules is closed."""
+    def read(self, limit_bytes: int) -> Iterator[tuple[WorkerSlot, FrameParts]]:
+        """The frames that have come, as `Frame.of_parts` takes them, of all rings by turns, until
+        about `limit_bytes` were read. A ring whose writer breaks its rules is closed."""
         open_rings = [ring for ring in self._incoming if ring.hello is not None]
         while open_rings and limit_bytes > 0:
             for ring in open_rings[:]:
                 assert ring.reader is not None
                 assert ring.hello is not None
                 try:
-                    data = ring.reader.read()
-                    if data is None and ring.reader.must_wake():
+                    parts = ring.reader.read()
+                    if parts is None and ring.reader.must_wake():
                         send_byte(ring.sock)
                 except self.error as error:
                     self.refuse(ring.hello.slot, error)
-                    data = None
-                if data is None:
+                    parts = None
+                if parts is None:
                     open_rings.remove(ring)
                     continue
-                limit_bytes -= len(data) + 1
-                yield ring.hello.slot, data
+                limit_bytes -= parts[2] + 1
+                yield ring.hello.slot, parts
                 if ring.state is End.CLOSED and ring in open_rings:
                     open_rings.remove(ring)
 

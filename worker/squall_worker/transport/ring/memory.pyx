@@ -22,7 +22,8 @@ other's. Either the sleeper sees the record, or the writer sees the sleeper.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport uint32_t, uint64_t
+from cpython.list cimport PyList_GET_SIZE
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 from libc.errno cimport errno
 
@@ -104,6 +105,14 @@ cdef enum:
     _WAITS = 192
     _DATA = 4096
     _PREFIX = 8  # of a record
+
+# Of a frame (see `transport.frames`).
+cdef enum:
+    _HEADER = 72
+    _NODE_AT = 5
+    _EXTENSION_AT = 6
+    _COUNT_AT = 66
+    _LENGTH = 4
 
 _PAGE = 4096
 CAPACITY_MIN = 64 * 1024
@@ -264,26 +273,80 @@ cdef class Reader(_Ring):
             raise RingError("the descriptor is not a sealed ring of that size")
         self._map(fd)
 
-    def read(self):
-        """The next record, or None if there is none. Raises RingError."""
-        cdef uint64_t head, unread, size, whole
+    cdef uint64_t _next(self, uint64_t *size) except? 1:
+        """What the next record takes in the ring, and its `size`; 0: there is none. Raises
+        RingError."""
+        cdef uint64_t head, unread, whole
         cdef uint32_t prefix[2]
         self._check_open()
         head = squall_load(self._at + _HEAD)
         if head == self._own:
-            return None
+            return 0
         unread = head - self._own
         if head < self._own or unread > self.capacity or unread < _PREFIX or head & 7:
             raise RingError("the writer is where it cannot be")
         self._copy_out(self._own, <char *>prefix, _PREFIX)
-        size = prefix[0]
-        whole = _PREFIX + ((size + 7) & ~<uint64_t>7)
-        if prefix[1] != 0 or size > self._record_max or whole > unread:
+        size[0] = prefix[0]
+        whole = _PREFIX + ((size[0] + 7) & ~<uint64_t>7)
+        if prefix[1] != 0 or size[0] > self._record_max or whole > unread:
             raise RingError("a record goes beyond what was written")
-        data = PyBytes_FromStringAndSize(NULL, size)
-        self._copy_out(self._own + _PREFIX, PyBytes_AS_STRING(data), size)
+        return whole
+
+    cdef void _take(self, uint64_t whole) noexcept:
+        """Give the room of a record back."""
         self._own += whole
         squall_store(self._at + _TAIL, self._own)
+
+    def read(self):
+        """The next record as a frame (see `transport.frames`): `(head, sections, size)`, where the
+        head is all before the first section and `size` the bytes of the record; None if there is
+        none. Sections are copied once, to where they stay. A record whose lengths do not agree with
+        each other is all head. Raises RingError."""
+        cdef uint64_t size = 0, whole, at, end
+        cdef uint32_t length
+        cdef uint16_t extension, count
+        cdef uint8_t fixed[_HEADER]
+        cdef Py_ssize_t i
+        cdef list sections
+        whole = self._next(&size)
+        if whole == 0:
+            return None
+        at = self._own + _PREFIX
+        end = at + size
+        if size >= _HEADER:
+            self._copy_out(at, <char *>fixed, _HEADER)
+            memcpy(&extension, fixed + _EXTENSION_AT, 2)
+            memcpy(&count, fixed + _COUNT_AT, 2)
+            at += _HEADER + fixed[_NODE_AT] + extension
+            sections = []
+            for i in range(count):
+                # `at` may be beyond the end; then it is not read there.
+                if at + _LENGTH > end:
+                    break
+                self._copy_out(at, <char *>&length, _LENGTH)
+                at += _LENGTH
+                if length > end - at:
+                    break
+                sections.append(self._bytes_at(at, length))
+                at += length
+            if at == end and PyList_GET_SIZE(sections) == count:
+                head = self._frame_head(fixed, fixed[_NODE_AT] + extension)
+                self._take(whole)
+                return head, tuple(sections), size
+        data = self._bytes_at(self._own + _PREFIX, size)
+        self._take(whole)
+        return data, (), size
+
+    cdef bytes _bytes_at(self, uint64_t position, uint64_t size):
+        data = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>size)
+        self._copy_out(position, PyBytes_AS_STRING(data), size)
+        return data
+
+    cdef bytes _frame_head(self, const uint8_t *fixed, uint64_t more):
+        """What was read of it once, and `more` bytes behind that."""
+        data = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>(_HEADER + more))
+        memcpy(PyBytes_AS_STRING(data), fixed, _HEADER)
+        self._copy_out(self._own + _PREFIX + _HEADER, PyBytes_AS_STRING(data) + _HEADER, more)
         return data
 
     def sleep(self):

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from tests.support.ring_records import read
 
 from squall_common.daemon.parent import end_with_parent
 
@@ -80,11 +81,11 @@ def test_a_writer_killed_at_any_point_leaves_whole_records_and_nothing_else() ->
             expected = 0
             end = time.monotonic() + 0.001
             while time.monotonic() < end:
-                if (data := reader.read()) is not None:
+                if (data := read(reader)) is not None:
                     assert data == _pattern(expected)
                     expected += 1
             _kill(pid, begun, source)
-            while (data := reader.read()) is not None:
+            while (data := read(reader)) is not None:
                 assert data == _pattern(expected)
                 expected += 1
             records += expected
@@ -100,12 +101,12 @@ def test_a_reader_killed_at_any_point_does_not_hold_its_writer() -> None:
     for _ in range(KILLS):
         with ring() as (writer, reader):
 
-            def read(reader: memory.Reader = reader) -> None:
+            def read_all(reader: memory.Reader = reader) -> None:
                 while True:
                     if reader.read() is None:
                         reader.sleep()
 
-            pid, begun = _fork(read)
+            pid, begun = _fork(read_all)
             end = time.monotonic() + 0.001
             while time.monotonic() < end:
                 writer.write([b"x" * 500])

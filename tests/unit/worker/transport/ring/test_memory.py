@@ -7,9 +7,14 @@ import mmap
 import os
 import random
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
+from tests.support.ring_records import read, record_of
+
+from squall_common.topology.model import WorkerSlot
+from squall_engine.transport import Grant
+from squall_worker.transport.frames import Frame, FrameError, Kind, Session
 
 memory = pytest.importorskip("squall_worker.transport.ring.memory")
 
@@ -41,12 +46,12 @@ def test_records_arrive_whole_and_in_order_around_the_circle() -> None:
                 waiting.append(b"".join(parts))
                 number += 1
             else:
-                assert reader.read() == waiting.pop(0)
+                assert read(reader) == waiting.pop(0)
             if source.random() < 0.3 and waiting:
-                assert reader.read() == waiting.pop(0)
+                assert read(reader) == waiting.pop(0)
         while waiting:
-            assert reader.read() == waiting.pop(0)
-        assert reader.read() is None
+            assert read(reader) == waiting.pop(0)
+        assert read(reader) is None
         assert writer.unread() == 0
 
 
@@ -55,7 +60,7 @@ def test_a_full_ring_takes_nothing_and_a_record_may_fill_it() -> None:
         assert writer.write([b"x" * 30_000])
         assert writer.write([b"y" * (CAPACITY - 30_008 - 8)])
         assert not writer.write([b""])
-        assert reader.read() == b"x" * 30_000
+        assert read(reader) == b"x" * 30_000
         assert writer.write([b""])
         with pytest.raises(ValueError, match="in a ring of"):
             writer.write([b"x" * (CAPACITY - 7)])
@@ -70,7 +75,7 @@ def test_a_reader_that_is_awake_is_not_woken() -> None:
         assert not writer.must_wake()
         assert not reader.sleep(), "there is something to read"
         assert not writer.must_wake()
-        assert [reader.read(), reader.read(), reader.read()] == [b"1", b"2", None]
+        assert [read(reader), read(reader), read(reader)] == [b"1", b"2", None]
         assert not writer.must_wake(), "it is still awake"
         assert reader.sleep()
         assert writer.must_wake()
@@ -82,7 +87,7 @@ def test_a_writer_that_waits_for_room_is_woken_once() -> None:
         while writer.write([b"x" * 1_000]):
             pass
         assert writer.wait()
-        reader.read()
+        read(reader)
         assert reader.must_wake()
         assert not reader.must_wake()
 
@@ -123,3 +128,50 @@ def test_a_reader_cannot_be_where_nothing_was_written(tail: int) -> None:
         seen[64:72] = struct.pack("<Q", tail)
         with pytest.raises(memory.RingError, match="where it cannot be"):
             writer.unread()
+
+
+FRAME = Frame(
+    Kind.DATA, bytes(8), WorkerSlot("node", 6700), Session(1, 2, 3), Session(4, 5, 6), 7, 8,
+    sections=(b"one", b"", b"x" * 20_000), grants=(Grant(1, 2, 3),),
+)  # fmt: skip
+GREETING = FRAME._replace(kind=Kind.GREETING, sections=())
+
+
+def test_frames_arrive_in_parts_around_the_circle() -> None:
+    with ring() as (writer, reader, _):
+        assert reader.read() is None
+        for number in range(50):
+            for frame in (FRAME._replace(sequence=number), GREETING):
+                assert writer.write(frame.parts())
+                parts = reader.read()
+                assert parts[1] == frame.sections
+                assert parts[2] == len(frame.serialize())
+                assert Frame.of_parts(*parts) == frame
+        assert reader.read() is None
+        assert writer.unread() == 0
+
+
+def _taken(parse: Callable[..., Frame], *arguments: object) -> Frame | str:
+    try:
+        return parse(*arguments)
+    except FrameError as error:
+        return str(error)
+
+
+def test_a_record_that_is_no_frame_is_read_as_it_is() -> None:
+    """So that whoever takes frames says what is wrong with it."""
+    whole = FRAME.serialize()
+    source = random.Random(3)
+    records = [b"", b"x", whole[:72], whole[:-1], whole + b"x", whole[:90], b"\xff" * 100]
+    # Lengths of the node, the grants and the sections, and their number.
+    for at in (5, 6, 7, 66, 67, 90, 91, 92, 93, 97, 98, 101, 102):
+        records.append(whole[:at] + bytes([whole[at] ^ source.randrange(1, 256)]) + whole[at + 1 :])
+    records += [source.randbytes(source.randrange(2_000)) for _ in range(200)]
+    with ring() as (writer, reader, _):
+        for record in records:
+            assert writer.write([record])
+            parts = reader.read()
+            assert record_of(parts) == record
+            found = [_taken(Frame.parse, record), _taken(Frame.of_parts, *parts)]
+            assert found[0] == found[1]
+        assert writer.unread() == 0
