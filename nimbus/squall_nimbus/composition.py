@@ -249,6 +249,7 @@ def build_nimbus(
         outside=outside,
         signed=None if signing is None else signing.store,
         authenticator=None if secured is None else secured.authenticator,
+        legacy=None if secured is None else secured.legacy,
         close_audit=(lambda: None) if secured is None else secured.close,
         options=options,
         conf=conf,

@@ -42,6 +42,7 @@ from squall_thrift.serving.server import InsecureListenerError, ThriftServer
 
 if TYPE_CHECKING:
     from squall_common.telemetry.page import DaemonMetrics
+    from squall_thrift.serving.authentication import Authenticator
 
 log = get_logger(__name__)
 
@@ -85,6 +86,8 @@ async def _run(options: NimbusOptions, conf: Mapping[str, Any]) -> int:
     stop = stop_signals()
     bind, port = options.storm_bind_host, options.nimbus_thrift_port
     _check_port(bind, port)
+    if options.nimbus_legacy_thrift_port is not None:
+        _check_port(bind, options.nimbus_legacy_thrift_port, "nimbus.legacy.thrift.port")
     state = ClusterState.of(options)
     metrics = None
     if options.nimbus_metrics_port is not None or _has_reporters(options):
@@ -107,7 +110,7 @@ def _has_reporters(options: NimbusOptions) -> bool:
     )
 
 
-def _check_port(host: str, port: int) -> int:
+def _check_port(host: str, port: int, key: str = "nimbus.thrift.port") -> int:
     """Return the port to listen on (0: a free one). This is checked first, so that a second Nimbus
     on the same port says so at once. Raises SquallError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -116,19 +119,19 @@ def _check_port(host: str, port: int) -> int:
         try:
             probe.bind((host, port))
         except OSError as error:
-            raise _cannot_listen(host, port, error) from error
+            raise _cannot_listen(host, port, error, key) from error
         return int(probe.getsockname()[1])
 
 
-def _cannot_listen(host: str, port: int, error: OSError) -> SquallError:
+def _cannot_listen(host: str, port: int, error: OSError, key: str) -> SquallError:
     if error.errno == errno.EADDRINUSE:
         return SquallError(
             f"port {port} on {host} is in use",
-            hint="Is another Nimbus running? Stop it, or choose another nimbus.thrift.port.",
+            hint=f"Is another Nimbus running? Stop it, or choose another {key}.",
         )
     return SquallError(
         f"cannot listen on {host}:{port}: {error.strerror or error}",
-        hint="See storm.bind.host and nimbus.thrift.port.",
+        hint=f"See storm.bind.host and {key}.",
     )
 
 
@@ -169,18 +172,27 @@ async def _serve(
     host, bind = reachable_host(options), options.storm_bind_host
     trusted = require_role(options, Role.NIMBUS, options.storm_local_dir)
     nimbus = build_nimbus(options, conf, state, address=(host, port), trusted=trusted)
-    server = ThriftServer(
-        storm.Nimbus,
-        NimbusService(nimbus),
-        host=bind,
-        port=port,
-        frame_bytes_max=options.nimbus_thrift_max_buffer_size,
-        insecure=options.storm_security_insecure,
-        authorizer=nimbus.access,
-        authenticator=nimbus.authenticator,
-        limits=LIMITS,
-        observe=None if metrics is None else metrics.observe_call,
-    )
+    service, observe = NimbusService(nimbus), None if metrics is None else metrics.observe_call
+
+    def listener(port: int, authenticator: Authenticator | None) -> ThriftServer:
+        return ThriftServer(
+            storm.Nimbus,
+            service,
+            host=bind,
+            port=port,
+            frame_bytes_max=options.nimbus_thrift_max_buffer_size,
+            insecure=options.storm_security_insecure,
+            authorizer=nimbus.access,
+            authenticator=authenticator,
+            limits=LIMITS,
+            observe=observe,
+        )
+
+    servers = {"nimbus.thrift.port": listener(port, nimbus.authenticator)}
+    if nimbus.legacy is not None:
+        legacy_port = options.nimbus_legacy_thrift_port
+        assert legacy_port is not None
+        servers["nimbus.legacy.thrift.port"] = listener(legacy_port, nimbus.legacy)
     web = reporters = None
     if metrics is not None:
         from squall_common.telemetry.reporters import DaemonReporters
@@ -199,11 +211,13 @@ async def _serve(
             metrics.start()
         try:
             await nimbus.start()
-            await server.start()
+            for key, server in servers.items():
+                try:
+                    await server.start()
+                except OSError as error:
+                    raise _cannot_listen(bind, server.port, error, key) from error
         except InsecureListenerError as error:
             raise SquallError(str(error)) from error
-        except OSError as error:
-            raise _cannot_listen(bind, port, error) from error
         except StoreError as error:
             raise SquallError(f"lost ZooKeeper during startup: {error}") from error
         log.info("nimbus_started", host=host, port=port, pid=os.getpid())
@@ -229,5 +243,5 @@ async def _serve(
             metrics.stop()
         if web is not None:
             await web.stop()
-        await server.stop(_STOP_GRACE_SECS)
+        await asyncio.gather(*(server.stop(_STOP_GRACE_SECS) for server in servers.values()))
         await nimbus.close()

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from squall_nimbus.access.outside_tokens import OutsideTokens
     from squall_nimbus.access.signed_store import SignedStore
     from squall_nimbus.access.tokens import Tokens
+    from squall_nimbus.legacy.authenticator import LegacyAuthenticator
 
 log = get_logger(__name__)
 
@@ -102,6 +103,7 @@ class Nimbus:
     outside: OutsideTokens | None = None  # and that has an issuer
     signed: SignedStore | None = None
     authenticator: PeerAuthenticator | None = None
+    legacy: LegacyAuthenticator | None = None  # of the port for Storm's Java clients
     close_audit: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -169,8 +170,21 @@ async def secured_nimbus(
             authenticator=local.nimbus.authenticator,
             **server,
         )
-        await listener.start()
+        listeners = [listener]
+        if local.nimbus.legacy is not None:
+            listeners.append(
+                ThriftServer(
+                    storm.Nimbus,
+                    local.service,
+                    port=all_conf["nimbus.legacy.thrift.port"],
+                    limits=LIMITS,
+                    authorizer=local.nimbus.access,
+                    authenticator=local.nimbus.legacy,
+                )
+            )
         try:
+            for one in listeners:
+                await one.start()
             yield SecuredNimbus(local, listener, certificates)
         finally:
-            await listener.stop(1.0)
+            await asyncio.gather(*(one.stop(1.0) for one in listeners))

@@ -70,6 +70,7 @@ def _files(conf: Mapping[str, Any], options: NimbusOptions) -> Iterator[File]:
         (options.storm_security_ca, "the CA's certificate", False),
         (options.storm_security_certificate, "the certificate", False),
         (options.storm_security_revoked, "the list of revoked certificates", False),
+        (options.java_security_auth_login_config, "the file with users' secrets", True),
         (token, "the token", True),
         (str(local_dir(conf)), "the daemons' folder", False),
         (str(log_dir(conf)), "the logs' folder", False),
@@ -127,6 +128,9 @@ def listeners_of(conf: Mapping[str, Any]) -> Iterator[tuple[str, str, int, Any, 
     ):
         if port is not None:
             yield name, host, port, None, ("/metrics",)
+    if nimbus.nimbus_legacy_thrift_port is not None:
+        port = nimbus.nimbus_legacy_thrift_port
+        yield "Nimbus for Java clients", host, port, storm.Nimbus, _NIMBUS_CALL
 
 
 async def probe(name: str, host: str, port: int, service: Any, call: tuple[str, ...]) -> Listener:

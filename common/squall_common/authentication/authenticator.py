@@ -33,7 +33,7 @@ from squall_common.security.worker_tokens import (
     verify_worker_token,
     worker_principal,
 )
-from squall_thrift.serving.authentication import RefusedError
+from squall_thrift.serving.authentication import Accepted, RefusedError
 
 if TYPE_CHECKING:
     from squall_common.authentication.provider import Provider
@@ -51,6 +51,8 @@ class Proved:
     serial: int | None = None
     worker: WorkerToken | None = None
     groups: frozenset[str] = frozenset()  # that its token names
+    # Of a user of the legacy port: what tells whether the user's secret is still the same.
+    secret: bytes | None = None
 
     @property
     def principal(self) -> str:
@@ -69,6 +71,21 @@ class Revoked(Protocol):
 
 # Why the token of a worker counts no longer, though its time has not come; or None.
 WorkerEnded = Callable[[WorkerToken], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _OneResponse:
+    """A mechanism of one response. Implements `squall_thrift.serving.authentication.Mechanism`."""
+
+    peers: PeerAuthenticator
+    mechanism: str
+    certificate: bytes | None
+    peer: str
+
+    async def step(self, response: bytes) -> Accepted:
+        return Accepted(
+            await self.peers.accept(self.mechanism, response, self.certificate, self.peer)
+        )
 
 
 class PeerAuthenticator:
@@ -103,9 +120,14 @@ class PeerAuthenticator:
     def context(self) -> ssl.SSLContext:
         return self._context
 
+    def begin(self, mechanism: str, certificate: bytes | None, peer: str) -> _OneResponse:
+        return _OneResponse(self, mechanism, certificate, peer)
+
     async def accept(
         self, mechanism: str, response: bytes, certificate: bytes | None, peer: str
     ) -> Proved:
+        """Who the peer is, by the only response of its mechanism. `certificate` is the one that it
+        showed (DER), which TLS has verified. Raises RefusedError."""
         host = peer.rpartition(":")[0].strip("[]")
         try:
             if mechanism == mechanisms.EXTERNAL:

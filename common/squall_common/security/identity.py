@@ -48,6 +48,12 @@ class Channel(enum.StrEnum):
 
     CERTIFICATE = "certificate"
     TOKEN = "token"
+    DIGEST = "digest"  # a password, by DIGEST-MD5 on the legacy port
+    KERBEROS = "kerberos"  # a ticket, by GSSAPI on the legacy port
+
+
+# Of the port for Storm's Java clients, which has no TLS.
+LEGACY_CHANNELS = frozenset({Channel.DIGEST, Channel.KERBEROS})
 
 
 @dataclass(frozen=True, slots=True)

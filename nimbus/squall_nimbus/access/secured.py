@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from squall_common.authentication.authenticator import PeerAuthenticator, WorkerEnded
+from squall_common.authentication.authenticator import PeerAuthenticator, Proved, WorkerEnded
 from squall_common.authentication.files import RevokedFile, Trusted
 from squall_common.authentication.groups import Groups, groups_source
 from squall_common.authentication.provider import provider_of
@@ -26,6 +26,8 @@ from squall_nimbus.access.outside_keys import OutsideKeys
 from squall_nimbus.access.outside_tokens import FindDeclared, OutsideTokens
 from squall_nimbus.access.signed_store import SignedStore
 from squall_nimbus.access.tokens import Tokens
+from squall_nimbus.legacy.authenticator import LegacyAuthenticator
+from squall_nimbus.legacy.build import legacy_authenticator
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class Secured:
     access: SecuredAccess
     tokens: Tokens
     authenticator: PeerAuthenticator
+    legacy: LegacyAuthenticator | None  # None: there is no port for Storm's Java clients
     close: Callable[[], None]
 
 
@@ -93,18 +96,25 @@ def secure(
     logs = Path(options.storm_log_dir) if options.storm_log_dir else local / "logs"
     file = AuditFile(logs / "nimbus-audit.log")
     audit = AuditLog(file, clock.time)
+    groups = Groups(groups_source(options))
     authenticator = PeerAuthenticator(
         trusted,
         acls=acls,
-        groups=Groups(groups_source(options)),
+        groups=groups,
         revoked=tokens,
         audit=audit,
         now=clock.time,
         worker_ended=worker_ended,
         provider=provider_of(options, options.storm_identity_issuer),
     )
-    access = SecuredAccess(acls, audit, ended=authenticator.ended, now=clock.time)
-    return Secured(access, tokens, authenticator, file.close)
+    legacy = legacy_authenticator(options, trusted, acls, groups, audit)
+
+    def ended(proved: Proved) -> str | None:
+        why = None if legacy is None else legacy.ended(proved)
+        return why or authenticator.ended(proved)
+
+    access = SecuredAccess(acls, audit, ended=ended, now=clock.time)
+    return Secured(access, tokens, authenticator, legacy, file.close)
 
 
 def issue_outside(

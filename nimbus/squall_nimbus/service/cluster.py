@@ -6,6 +6,8 @@ import asyncio
 
 from squall_common.daemon import fast_json
 from squall_common.packaging.platforms import platform_texts
+from squall_common.security.access import caller_of
+from squall_common.security.identity import LEGACY_CHANNELS
 from squall_nimbus.service.base import Calls, needed, operation, refused
 from squall_nimbus.topologies.lifecycle_shell import TopologyNotAliveError
 from squall_nimbus.views import views
@@ -31,7 +33,7 @@ class ClusterCalls(Calls):
         return storm.ClusterSummary(
             supervisors=list(supervisors.values()),
             topologies=self._shown(call, topologies),
-            nimbuses=nimbuses,
+            nimbuses=self._as_reached(call, nimbuses),
         )
 
     @operation("getClusterInfo")
@@ -44,7 +46,19 @@ class ClusterCalls(Calls):
         found = await self.nimbus.reader.leader_summary()
         if found is None:
             raise refused("no Nimbus leads right now; try again in a few seconds")
+        self._as_reached(call, [found])
         return found
+
+    def _as_reached(
+        self, call: Call, nimbuses: list[storm.NimbusSummary]
+    ) -> list[storm.NimbusSummary]:
+        """With the port on which the caller can go on: Storm's Java clients connect to the leader
+        that they are told, by the mechanism that they have."""
+        caller, port = caller_of(call), self.nimbus.options.nimbus_legacy_thrift_port
+        if port is not None and caller is not None and caller.channel in LEGACY_CHANNELS:
+            for one in nimbuses:
+                one.port = port
+        return nimbuses
 
     @operation("getSupervisorPageInfo")
     async def getSupervisorPageInfo(

@@ -15,9 +15,9 @@ hostile does not delay the others. The resources that peers can hold are bounded
   connections. A large frame is decoded off the loop, in the same order; `limits` gives the most
   bytes that a method's frame may have.
 
-With an `authenticator` the port speaks TLS, and a peer proves who it is before its first call
-(`authentication`). Until then it has ten seconds in all, and one address may have a quarter of the
-connections.
+With an `authenticator` the port speaks TLS (unless that has no context for it), and a peer proves
+who it is before its first call (`authentication`). Until then it has ten seconds in all, and one
+address may have a quarter of the connections.
 
 If a caller hangs up, its call ends if the method is one of `cancelled_on_hang_up`: those that wait
 for others, and change nothing while they wait. All others run to their end. A peer that closes only
@@ -322,7 +322,8 @@ class ThriftServer:
                 )
         except (OSError, TimeoutError, ssl.SSLError) as error:
             connected.close()
-            self._refuse(peer, f"TLS: {_described(error)}")
+            what = "connecting" if self._authenticator.context is None else "TLS"
+            self._refuse(peer, f"{what}: {_described(error)}")
 
     def _upgraded(self, task: asyncio.Task[None], connected: socket.socket, host: str) -> None:
         self._upgrades.pop(task, None)

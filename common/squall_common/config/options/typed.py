@@ -41,6 +41,9 @@ class NimbusOptions(Options, frozen=True, kw_only=True):
     storm_security_revoked: str | None = None
     storm_identity_issuer: str | None = None
     nimbus_identity_audiences: tuple[str, ...] | None = None
+    nimbus_legacy_thrift_port: int | None = None
+    storm_thrift_transport: str = "org.apache.storm.security.auth.SimpleTransportPlugin"
+    java_security_auth_login_config: str | None = None
     nimbus_users: tuple[str, ...] | None = None
     nimbus_groups: tuple[str, ...] | None = None
     logs_users: tuple[str, ...] = ()

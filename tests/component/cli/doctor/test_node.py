@@ -14,8 +14,10 @@ from aiohttp import web
 from kazoo.exceptions import NoAuthError
 from kazoo.security import ACL, make_acl
 from tests.support.json_schemas import schemas
+from tests.support.legacy import DIGEST, jaas_file
 from tests.support.nimbus_service import LocalNimbus
 from tests.support.secured_nimbus import Certificates, secured_nimbus
+from tests.support.servers import free_port
 
 from squall_cli.doctor import node
 from squall_cli.doctor.doors import Answer
@@ -50,6 +52,19 @@ async def test_a_stranger_gets_an_answer_of_an_open_nimbus_and_none_of_a_secured
         assert found.answer is Answer.REFUSES
         # Over HTTP it is no door either.
         assert (await probe("UI", LOCAL, port, None, ("/",))).answer is Answer.REFUSES
+
+
+async def test_the_port_for_java_clients_is_a_door_and_refuses_strangers(tmp_path: Path) -> None:
+    users = jaas_file(tmp_path / "jaas", "StormServer", {"user_alice": "a"})
+    conf = {
+        "nimbus.legacy.thrift.port": free_port(),
+        "storm.thrift.transport": DIGEST,
+        "java.security.auth.login.config": users,
+    }
+    certificates = Certificates(tmp_path / "certificates").create()
+    async with secured_nimbus(tmp_path / "secured", certificates, conf) as secured:
+        doors = [one for one in node.listeners_of(secured.local.conf) if "Java" in one[0]]
+        assert [(await probe(*door)).answer for door in doors] == [Answer.REFUSES]
 
 
 async def test_a_page_that_asks_no_one_is_open_and_one_that_hangs_is_unknown(

@@ -134,7 +134,11 @@ def test_a_site_file_that_spells_out_storms_defaults_is_taken_without_a_word():
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("storm.thrift.transport", "org.apache.storm.security.auth.kerberos.KerberosSaslTransport"),
+        ("drpc.thrift.transport", "org.apache.storm.security.auth.kerberos.KerberosSaslTransport"),
+        (
+            "storm.thrift.transport",
+            "org.apache.storm.security.auth.digest.DigestSaslTransportPlugin",
+        ),
         ("java.security.auth.login.config", "/etc/storm/jaas.conf"),
         ("nimbus.authorizer", "org.apache.storm.security.auth.authorizer.SimpleACLAuthorizer"),
         ("nimbus.thrift.client.use.tls", True),

@@ -19,9 +19,25 @@ from squall_common.config.options.declaration import (
     WORKER,
     Option,
 )
-from squall_common.config.options.kinds import TEXT, YES_NO, either, list_of, map_of, number, whole
+from squall_common.config.options.kinds import (
+    FIXED_PORT,
+    TEXT,
+    YES_NO,
+    either,
+    list_of,
+    map_of,
+    number,
+    whole,
+)
 
 NAMES = list_of(TEXT)
+_TRANSPORT = replace(
+    either(
+        "org.apache.storm.security.auth.SimpleTransportPlugin",
+        "org.apache.storm.security.auth.digest.DigestSaslTransportPlugin",
+    ),
+    annotation="str",
+)
 _GROUPS_FROM = replace(
     either(
         "org.apache.storm.security.auth.ShellBasedGroupsMapping",
@@ -119,6 +135,38 @@ OPTIONS: tuple[Option, ...] = (
         "User that a command acts for, if nimbus.impersonation.acl lets its own user.",
         scope=CLIENT,
         readers=COMMAND,
+        secured=True,
+    ),
+    Option(
+        "nimbus.legacy.thrift.port",
+        FIXED_PORT,
+        None,
+        "Port on which Nimbus serves Storm's own Java clients, by the mechanism of "
+        "storm.thrift.transport and without encryption; the same on each Nimbus. null: none.",
+        scope=DAEMON,
+        readers=NIMBUS,
+        storm=OURS,
+        secured=True,
+    ),
+    Option(
+        "storm.thrift.transport",
+        _TRANSPORT,
+        "org.apache.storm.security.auth.SimpleTransportPlugin",
+        "How Storm's Java clients prove who they are on nimbus.legacy.thrift.port: "
+        "DigestSaslTransportPlugin for DIGEST-MD5. All other ports of a secured cluster have "
+        "mechanisms of their own.",
+        scope=DAEMON,
+        readers=NIMBUS,
+        secured=True,
+    ),
+    Option(
+        "java.security.auth.login.config",
+        TEXT,
+        None,
+        "JAAS file with the users of nimbus.legacy.thrift.port and their secrets, as user_NAME in "
+        "its entry StormServer. No one else may read it. Read at the start and when it changes.",
+        scope=DAEMON,
+        readers=NIMBUS,
         secured=True,
     ),
     Option(

@@ -7,13 +7,12 @@ from squall_common.config.options.verdicts import StormKey, refused
 
 KEYS: tuple[StormKey, ...] = (
     *refused(
-        "Squall has neither Kerberos nor DIGEST-MD5: see storm.security.ca for what it has instead",
+        "Nimbus alone has a port for Storm's Java clients (storm.thrift.transport, "
+        "nimbus.legacy.thrift.port); others have the mechanisms of docs/security.md",
         {
             "drpc.invocations.thrift.transport": None,
             "drpc.thrift.transport": None,
-            "java.security.auth.login.config": None,
             "nimbus.thrift.transport": None,
-            "storm.thrift.transport": "org.apache.storm.security.auth.SimpleTransportPlugin",
             "supervisor.thrift.transport": None,
         },
     ),

@@ -1,0 +1,83 @@
+"""What a site may set of the legacy port."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.legacy import DIGEST, jaas_file
+from tests.support.secured_nimbus import Certificates
+
+from squall_common.authentication.groups import Groups, fixed_groups
+from squall_common.config.load import load_conf
+from squall_common.config.options.typed import NimbusOptions
+from squall_common.errors import ConfigError
+from squall_common.security.acl import ClusterAcl
+from squall_common.security.audit import AuditLog
+from squall_common.security.identity import Role
+from squall_nimbus.legacy.authenticator import LegacyAuthenticator
+from squall_nimbus.legacy.build import legacy_authenticator
+
+
+def built(folder: Path, conf: dict[str, Any]) -> LegacyAuthenticator | None:
+    trusted = Certificates(folder / "certificates").create().trusted(Role.NIMBUS, "n1")
+    audit = AuditLog(lambda line: None, lambda: 0.0)
+    options = NimbusOptions.read(conf)
+    return legacy_authenticator(options, trusted, ClusterAcl(), Groups(fixed_groups({})), audit)
+
+
+def site(folder: Path) -> dict[str, Any]:
+    users = jaas_file(folder / "jaas", "StormServer", {"user_alice": "a"})
+    return {
+        "nimbus.legacy.thrift.port": 6630,
+        "storm.thrift.transport": DIGEST,
+        "java.security.auth.login.config": users,
+    }
+
+
+def test_there_is_no_such_port_unless_it_is_named(tmp_path: Path) -> None:
+    assert built(tmp_path, {}) is None
+
+
+def test_three_keys_make_the_port(tmp_path: Path) -> None:
+    found = built(tmp_path, site(tmp_path))
+    assert found is not None
+    assert found.context is None
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("nimbus.legacy.thrift.port", "nimbus.legacy.thrift.port is not set"),
+        ("storm.thrift.transport", "names no mechanism"),
+        ("java.security.auth.login.config", "java.security.auth.login.config is not set"),
+    ],
+)
+def test_two_of_the_three_keys_are_refused(tmp_path: Path, key: str, why: str) -> None:
+    conf = site(tmp_path)
+    del conf[key]
+    with pytest.raises(ConfigError, match=why):
+        built(tmp_path, conf)
+
+
+def test_a_file_of_users_without_a_port_is_refused(tmp_path: Path) -> None:
+    path = site(tmp_path)["java.security.auth.login.config"]
+    with pytest.raises(ConfigError, match=r"nimbus\.legacy\.thrift\.port is not"):
+        built(tmp_path, {"java.security.auth.login.config": path})
+
+
+def test_the_port_is_not_that_of_everyone_else(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="are both 6630"):
+        built(tmp_path, {**site(tmp_path), "nimbus.thrift.port": 6630})
+
+
+@pytest.mark.parametrize(
+    "plugin", ["tls.TlsTransportPlugin", "plain.PlainSaslTransportPlugin", "kerberos.Other"]
+)
+def test_other_transports_of_storms_are_refused_by_name(plugin: str) -> None:
+    transport = f"org.apache.storm.security.auth.{plugin}"
+    with pytest.raises(ConfigError, match=r"storm\.thrift\.transport"):
+        load_conf(
+            overrides={"storm.security.ca": "/ca.pem", "storm.thrift.transport": transport}, env={}
+        )
