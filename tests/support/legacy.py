@@ -16,6 +16,7 @@ from squall_thrift.protocol import sasl
 from squall_thrift.protocol.sasl import Status
 
 DIGEST = "org.apache.storm.security.auth.digest.DigestSaslTransportPlugin"
+KERBEROS = "org.apache.storm.security.auth.kerberos.KerberosSaslTransportPlugin"
 _MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule"
 
 

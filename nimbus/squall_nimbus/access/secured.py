@@ -107,7 +107,7 @@ def secure(
         worker_ended=worker_ended,
         provider=provider_of(options, options.storm_identity_issuer),
     )
-    legacy = legacy_authenticator(options, trusted, acls, groups, audit)
+    legacy = legacy_authenticator(options, trusted, acls, groups, audit, clock.time)
 
     def ended(proved: Proved) -> str | None:
         why = None if legacy is None else legacy.ended(proved)

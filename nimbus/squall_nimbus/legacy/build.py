@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from squall_common.authentication.files import Trusted
@@ -16,16 +17,25 @@ from squall_nimbus.legacy.authenticator import (
     UserPrincipals,
     hosts_of,
 )
-from squall_nimbus.legacy.users import KEY, Users
+from squall_nimbus.legacy.kerberos import KerberosLogin
+from squall_nimbus.legacy.users import ENTRY, KEY, Users, read_entry, read_safe
 
 PORT: Final = "nimbus.legacy.thrift.port"
 TRANSPORT: Final = "storm.thrift.transport"
 DIGEST: Final = "org.apache.storm.security.auth.digest.DigestSaslTransportPlugin"
+KERBEROS: Final = "org.apache.storm.security.auth.kerberos.KerberosSaslTransportPlugin"
+TO_LOCAL: Final = "storm.principal.tolocal"
+_SHORT: Final = "org.apache.storm.security.auth.KerberosPrincipalToLocal"
 _NONE: Final = "org.apache.storm.security.auth.SimpleTransportPlugin"
 
 
 def legacy_authenticator(
-    options: NimbusOptions, trusted: Trusted, acls: ClusterAcl, groups: Groups, audit: AuditLog
+    options: NimbusOptions,
+    trusted: Trusted,
+    acls: ClusterAcl,
+    groups: Groups,
+    audit: AuditLog,
+    now: Callable[[], float],
 ) -> LegacyAuthenticator | None:
     """What the port goes by; None: there is no such port. Raises ConfigError for a part of the
     three keys, which would be a port that lets no one in, or protection that is not there."""
@@ -47,11 +57,45 @@ def legacy_authenticator(
     if port == options.nimbus_thrift_port:
         raise ConfigError(f"{PORT} and nimbus.thrift.port are both {port}")
     if path is None:
-        raise ConfigError(
-            f"{KEY} is not set", hint=f"{TRANSPORT} takes the users of {PORT} from this file."
-        )
+        raise ConfigError(f"{KEY} is not set", hint=f"{TRANSPORT} needs its entry {ENTRY}.")
+    principals = UserPrincipals(acls, groups)
+    short = options.storm_principal_tolocal == _SHORT
+    if transport == KERBEROS:
+        return LegacyAuthenticator(_kerberos(path, principals, now, short=short), audit)
+    if short:
+        raise ConfigError(f"{TO_LOCAL} is {_SHORT}, and {TRANSPORT} is not {KERBEROS}")
     assert trusted.own is not None  # a Nimbus has a certificate
     hosts = hosts_of(trusted.own.certificate)
-    principals = UserPrincipals(acls, groups)
     login = DigestLogin(Users(path), principals, realm=trusted.cluster, hosts=hosts)
     return LegacyAuthenticator(login, audit)
+
+
+def _kerberos(
+    path: str, principals: UserPrincipals, now: Callable[[], float], *, short: bool
+) -> KerberosLogin:
+    """By the key of Nimbus' own principal, which the JAAS file names. Raises ConfigError."""
+    # Imported only where it is wanted: it needs a library that few machines have.
+    from squall_nimbus.legacy.gss import Acceptor, GssError
+
+    modules = [
+        one for one in read_entry(path, secret=False) if one.name.endswith(".Krb5LoginModule")
+    ]
+    if len(modules) != 1:
+        raise ConfigError(
+            f"{KEY}: {path}: {ENTRY} has {len(modules)} modules Krb5LoginModule, not 1"
+        )
+    keytab, principal = modules[0].options.get("keyTab"), modules[0].options.get("principal")
+    if not keytab or not principal:
+        raise ConfigError(f"{KEY}: {path}: {ENTRY} needs keyTab and principal")
+    service, _, realm = principal.partition("@")
+    if service.count("/") != 1 or not realm:
+        raise ConfigError(f"{KEY}: {path}: principal is not SERVICE/HOST@REALM")
+    read_safe("keyTab", keytab)
+    try:
+        acceptor = Acceptor(principal, keytab)
+    except GssError as error:
+        raise ConfigError(
+            f"{KEY}: {path}: the key of {principal} cannot be used: {error}",
+            hint="It needs MIT's library (Debian: libgssapi-krb5-2), and that key in the keytab.",
+        ) from error
+    return KerberosLogin(acceptor.context, principals, realm=realm, short_names=short, now=now)

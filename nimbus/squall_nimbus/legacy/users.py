@@ -23,23 +23,33 @@ _PREFIX = "user_"
 _BYTES_MAX = 1_048_576
 
 
-def read_entry(path: str) -> list[Module]:
-    """The modules of the file's entry `StormServer`. Raises ConfigError, also if others may read
-    the file."""
+def read_safe(what: str, path: str, *, secret: bool = True) -> bytes:
+    """The beginning of a file that no one else may change, nor read if it is `secret`. Raises
+    ConfigError."""
     try:
         with open(path, "rb") as file:
             state = os.fstat(file.fileno())
             if not stat.S_ISREG(state.st_mode):
-                raise ConfigError(f"{KEY}: {path} is not a file")
+                raise ConfigError(f"{what}: {path} is not a file")
             if state.st_uid not in (os.geteuid(), 0):
                 raise ConfigError(
-                    f"{KEY}: {path} belongs to another user", hint="chown it to Nimbus' user."
+                    f"{what}: {path} belongs to another user", hint="chown it to Nimbus' user."
                 )
-            if stat.S_IMODE(state.st_mode) & 0o077:
-                raise ConfigError(f"{KEY}: {path} may be read by others", hint=f"chmod 600 {path}")
-            data = file.read(_BYTES_MAX + 1)
+            mode = stat.S_IMODE(state.st_mode)
+            if secret and mode & 0o077:
+                raise ConfigError(f"{what}: {path} may be read by others", hint=f"chmod 600 {path}")
+            if mode & 0o022:
+                raise ConfigError(
+                    f"{what}: {path} may be changed by others", hint=f"chmod 644 {path}"
+                )
+            return file.read(_BYTES_MAX + 1)
     except OSError as error:
-        raise ConfigError(f"{KEY}: cannot read {path}: {error.strerror}") from error
+        raise ConfigError(f"{what}: cannot read {path}: {error.strerror}") from error
+
+
+def read_entry(path: str, *, secret: bool = True) -> list[Module]:
+    """The modules of the file's entry `StormServer`. Raises ConfigError, as `read_safe` does."""
+    data = read_safe(KEY, path, secret=secret)
     if len(data) > _BYTES_MAX:
         raise ConfigError(f"{KEY}: {path} has more than {_BYTES_MAX} bytes")
     try:

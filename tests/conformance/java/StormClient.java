@@ -32,6 +32,7 @@ public class StormClient {
         for (String line = steps.readLine(); line != null; line = steps.readLine()) {
             System.out.println("step: " + outcome(line.split(" ")));
         }
+        System.exit(0); // the login's thread, which renews tickets, would not end
     }
 
     private static String outcome(String[] step) {

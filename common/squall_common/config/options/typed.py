@@ -44,6 +44,7 @@ class NimbusOptions(Options, frozen=True, kw_only=True):
     nimbus_legacy_thrift_port: int | None = None
     storm_thrift_transport: str = "org.apache.storm.security.auth.SimpleTransportPlugin"
     java_security_auth_login_config: str | None = None
+    storm_principal_tolocal: str = "org.apache.storm.security.auth.DefaultPrincipalToLocal"
     nimbus_users: tuple[str, ...] | None = None
     nimbus_groups: tuple[str, ...] | None = None
     logs_users: tuple[str, ...] = ()

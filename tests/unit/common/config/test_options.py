@@ -174,7 +174,7 @@ def test_a_refusal_does_not_show_the_value():
 @pytest.mark.parametrize("value", [None, False, "", [], {}, 0, -1])
 def test_a_value_that_asks_for_nothing_is_not_refused(value):
     refused = [key for key in STORM_KEYS if STORM_KEYS[key].verdict is Verdict.REFUSED]
-    assert len(refused) > 100
+    assert len(refused) > 50
     assert refused_keys(dict.fromkeys(refused, value)) == {}
 
 

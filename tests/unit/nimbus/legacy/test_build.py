@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.legacy import DIGEST, jaas_file
+from tests.support.legacy import DIGEST, KERBEROS, jaas_file
 from tests.support.secured_nimbus import Certificates
 
 from squall_common.authentication.groups import Groups, fixed_groups
@@ -24,7 +26,8 @@ def built(folder: Path, conf: dict[str, Any]) -> LegacyAuthenticator | None:
     trusted = Certificates(folder / "certificates").create().trusted(Role.NIMBUS, "n1")
     audit = AuditLog(lambda line: None, lambda: 0.0)
     options = NimbusOptions.read(conf)
-    return legacy_authenticator(options, trusted, ClusterAcl(), Groups(fixed_groups({})), audit)
+    groups = Groups(fixed_groups({}))
+    return legacy_authenticator(options, trusted, ClusterAcl(), groups, audit, time.time)
 
 
 def site(folder: Path) -> dict[str, Any]:
@@ -81,3 +84,39 @@ def test_other_transports_of_storms_are_refused_by_name(plugin: str) -> None:
         load_conf(
             overrides={"storm.security.ca": "/ca.pem", "storm.thrift.transport": transport}, env={}
         )
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"principal": "nimbus/host@REALM"}, "needs keyTab and principal"),
+        ({"keyTab": "/none"}, "needs keyTab and principal"),
+        ({"keyTab": "/none", "principal": "nimbus@REALM"}, "is not SERVICE/HOST@REALM"),
+        ({"keyTab": "/none", "principal": "nimbus/host"}, "is not SERVICE/HOST@REALM"),
+        ({"keyTab": "/none", "principal": "nimbus/host@REALM"}, "keyTab: cannot read /none"),
+    ],
+)
+def test_kerberos_needs_the_key_of_nimbus(
+    tmp_path: Path, options: dict[str, str], why: str
+) -> None:
+    module = "com.sun.security.auth.module.Krb5LoginModule"
+    path = jaas_file(tmp_path / "kerberos", "StormServer", options, module=module)
+    os.chmod(path, 0o644)  # it has no secret
+    conf = {
+        **site(tmp_path),
+        "storm.thrift.transport": KERBEROS,
+        "java.security.auth.login.config": path,
+    }
+    with pytest.raises(ConfigError, match=why):
+        built(tmp_path, conf)
+
+
+def test_kerberos_needs_its_own_module(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="has 0 modules Krb5LoginModule"):
+        built(tmp_path, {**site(tmp_path), "storm.thrift.transport": KERBEROS})
+
+
+def test_names_of_kerberos_are_for_kerberos(tmp_path: Path) -> None:
+    short = "org.apache.storm.security.auth.KerberosPrincipalToLocal"
+    with pytest.raises(ConfigError, match=r"storm\.principal\.tolocal is .*KerberosPrincipal"):
+        built(tmp_path, {**site(tmp_path), "storm.principal.tolocal": short})

@@ -35,6 +35,14 @@ _TRANSPORT = replace(
     either(
         "org.apache.storm.security.auth.SimpleTransportPlugin",
         "org.apache.storm.security.auth.digest.DigestSaslTransportPlugin",
+        "org.apache.storm.security.auth.kerberos.KerberosSaslTransportPlugin",
+    ),
+    annotation="str",
+)
+_TO_LOCAL = replace(
+    either(
+        "org.apache.storm.security.auth.DefaultPrincipalToLocal",
+        "org.apache.storm.security.auth.KerberosPrincipalToLocal",
     ),
     annotation="str",
 )
@@ -153,8 +161,8 @@ OPTIONS: tuple[Option, ...] = (
         _TRANSPORT,
         "org.apache.storm.security.auth.SimpleTransportPlugin",
         "How Storm's Java clients prove who they are on nimbus.legacy.thrift.port: "
-        "DigestSaslTransportPlugin for DIGEST-MD5. All other ports of a secured cluster have "
-        "mechanisms of their own.",
+        "DigestSaslTransportPlugin for DIGEST-MD5, KerberosSaslTransportPlugin for Kerberos. All "
+        "other ports of a secured cluster have mechanisms of their own.",
         scope=DAEMON,
         readers=NIMBUS,
         secured=True,
@@ -163,8 +171,20 @@ OPTIONS: tuple[Option, ...] = (
         "java.security.auth.login.config",
         TEXT,
         None,
-        "JAAS file with the users of nimbus.legacy.thrift.port and their secrets, as user_NAME in "
-        "its entry StormServer. No one else may read it. Read at the start and when it changes.",
+        "JAAS file of nimbus.legacy.thrift.port. For DIGEST-MD5 its entry StormServer has users "
+        "and their secrets, as user_NAME; no one else may read it, and it is read again when it "
+        "changes. For Kerberos it has the keyTab and the principal of Nimbus.",
+        scope=DAEMON,
+        readers=NIMBUS,
+        secured=True,
+    ),
+    Option(
+        "storm.principal.tolocal",
+        _TO_LOCAL,
+        "org.apache.storm.security.auth.DefaultPrincipalToLocal",
+        "Which user a Kerberos principal NAME@REALM is: NAME@REALM, or with "
+        "KerberosPrincipalToLocal NAME. Principals of other realms than Nimbus' own, and those "
+        "with an instance (NAME/INSTANCE), are refused.",
         scope=DAEMON,
         readers=NIMBUS,
         secured=True,

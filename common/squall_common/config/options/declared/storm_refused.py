@@ -62,7 +62,6 @@ KEYS: tuple[StormKey, ...] = (
             "nimbus.impersonation.authorizer": None,
             "storm.auth.simple-white-list.users": [],
             "storm.blobstore.acl.validation.enabled": False,
-            "storm.principal.tolocal": "org.apache.storm.security.auth.DefaultPrincipalToLocal",
             "supervisor.authorizer": None,
             "ui.users": None,
         },
