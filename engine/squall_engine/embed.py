@@ -34,6 +34,7 @@ from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.clock import Clock
 from squall_common.errors import SquallError
 from squall_common.names import is_system_id
+from squall_common.telemetry.live_state import Answer, Question
 from squall_common.topology.model import Executor, Topology
 from squall_common.topology.serialization import Registry
 from squall_engine.core import UNANCHORED, Batch, Source, Tuple, decode_batches, tick_source
@@ -51,6 +52,7 @@ from squall_engine.observe.log_place import LogPlace
 from squall_engine.observe.under_way import CallsUnderWay, CallUnderWay, coroutine_frames
 from squall_engine.settings import EngineCallbacks, EngineSettings
 from squall_engine.tasks.bolt import BoltTask
+from squall_engine.tasks.built import Built
 from squall_engine.tasks.in_hand import Before, InHand
 from squall_engine.tasks.spout import SpoutTask
 from squall_engine.tasks.thread import ThreadBolt, ThreadSpout, on_thread
@@ -364,6 +366,32 @@ class EmbeddedEngine(Engine):
 
         return run(StackSamples(self.built, self._thread_id), until)
 
+    def live_state(self, question: Question, secs: float) -> Answer:
+        """Answer a question about the state of this worker's tasks within `secs`; blocks, on a
+        thread of the caller's, once the engine has started (see `state.live`)."""
+        from squall_engine.state import live
+
+        return live.answer(
+            self,
+            self.built,
+            question,
+            index_of=lambda one: self.plan.tasks_of[one.task.component].index(one.task.task),
+            make_codec=self.make_codec,
+            secs=secs,
+        )
+
+    def why_busy(self, one: Built) -> str:
+        """What keeps a task from being called at once, in words; from any thread."""
+        under_way, started = self.calls_under_way(), self.turn_started
+        if isinstance(one.task, ThreadBolt | ThreadSpout):
+            calls = [call for call in under_way.on_threads() if call.task == one.task.task]
+            return f"its thread is in {_named(calls[0])}" if calls else "its thread is busy"
+        if started is None:
+            return "its worker's run loop is busy"
+        secs = self.now() - started
+        call = _named(under_way.on_loop(started))
+        return f"its worker's run loop has been in {call} for {secs:.1f} s"
+
     def source_of(self, error: BaseException) -> str:
         """What a component was given when it raised `error`, for an `on_reported` callback:
         `a tuple of words (task 3), stream default, message id 17`. "" if unknown."""
@@ -445,6 +473,10 @@ class EmbeddedEngine(Engine):
         )
         reporters.start()
         return reporters
+
+
+def _named(call: CallUnderWay) -> str:
+    return f"{call.name} of {call.component!r} (task {call.task}; {call.place()})"
 
 
 def _update_credentials(

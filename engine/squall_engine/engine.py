@@ -172,7 +172,7 @@ class Engine:
         self.held_loop = self._error_log.held_loop
         self.rng = random.Random(os.urandom(32) if settings.seed is None else settings.seed)
         registry = Registry.of(options)
-        make_codec = partial(
+        make_codec = self.make_codec = partial(
             ValueCodec,
             registry,
             allow_pickle=options.topology_fall_back_on_pickle,

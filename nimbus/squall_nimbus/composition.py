@@ -48,6 +48,7 @@ from squall_nimbus.topologies.quotas import TopologyQuotas
 from squall_nimbus.topologies.submit import Submitter, no_audiences
 from squall_nimbus.topologies.user_changes import UserChanges
 from squall_nimbus.views.cluster_reader import ClusterReader
+from squall_nimbus.views.live_state import StateQuestions
 from squall_nimbus.views.worker_metrics import WorkerMetrics
 
 if TYPE_CHECKING:
@@ -271,6 +272,7 @@ def build_nimbus(
         monitor=monitor,
         heartbeats=heartbeats,
         watched=WatchedTopologies(monitor.executors),
+        state_questions=StateQuestions(clock.monotonic),
         metrics=WorkerMetrics(),
         assigner=assigner,
         lifecycle=lifecycle,

@@ -38,6 +38,7 @@ from squall_nimbus.topologies.lifecycle_shell import LifecycleShell
 from squall_nimbus.topologies.submit import Submitter
 from squall_nimbus.topologies.user_changes import UserChanges
 from squall_nimbus.views.cluster_reader import ClusterReader
+from squall_nimbus.views.live_state import StateQuestions
 from squall_nimbus.views.worker_metrics import WorkerMetrics
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class Nimbus:
     monitor: Monitor
     heartbeats: Heartbeats
     watched: WatchedTopologies
+    state_questions: StateQuestions
     metrics: WorkerMetrics
     assigner: Assigner
     lifecycle: LifecycleShell

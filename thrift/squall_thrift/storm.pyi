@@ -1285,6 +1285,47 @@ class SupervisorWorkerHeartbeats:
         worker_heartbeats: list[SupervisorWorkerHeartbeat],
     ) -> None: ...
 
+class StateQuestion:
+    number: int
+    topologyId: str
+    port: int
+    question: str
+    secs: float
+    def __init__(
+        self,
+        number: int,
+        topologyId: str,
+        port: int,
+        question: str,
+        secs: float,
+    ) -> None: ...
+
+class StateAnswer:
+    number: int
+    port: int
+    answer: bytes
+    def __init__(
+        self,
+        number: int,
+        port: int,
+        answer: bytes,
+    ) -> None: ...
+
+class WorkerStateAnswer:
+    supervisor_id: str
+    host: str
+    port: int
+    answer: bytes | None
+    trouble: str | None
+    def __init__(
+        self,
+        supervisor_id: str,
+        host: str,
+        port: int,
+        answer: bytes | None = ...,
+        trouble: str | None = ...,
+    ) -> None: ...
+
 class SupervisorAssignments:
     storm_assignment: dict[str, Assignment]
     def __init__(

@@ -847,6 +847,33 @@ struct SupervisorWorkerHeartbeats {
     2: required list<SupervisorWorkerHeartbeat> worker_heartbeats;
 }
 
+// Squall's own: questions about the state of running tasks, on their way to workers and back. Their
+// texts and the answers are JSON (squall_common.telemetry.live_state).
+
+struct StateQuestion {
+    1: required i64 number;
+    2: required string topologyId;
+    3: required i32 port;
+    4: required string question;
+    /* How long an answer is waited for. */
+    5: required double secs;
+}
+
+struct StateAnswer {
+    1: required i64 number;
+    2: required i32 port;
+    3: required binary answer;
+}
+
+struct WorkerStateAnswer {
+    1: required string supervisor_id;
+    2: required string host;
+    3: required i32 port;
+    /* One of both: what the worker answers, or why it does not. */
+    4: optional binary answer;
+    5: optional string trouble;
+}
+
 struct SupervisorAssignments {
     1: optional map<string, Assignment> storm_assignment = {};
 }
@@ -1113,6 +1140,16 @@ service Nimbus {
     // Squall's own: the last heartbeat of each worker of a topology that reports to the leader.
     list<SupervisorWorkerHeartbeat> getWorkerHeartbeats(1: string topologyId)
         throws (1: NotAliveException e1, 2: AuthorizationException e2);
+    // Squall's own: asks the workers of a topology about the state of its tasks, and waits for their
+    // answers, some 15 s at most.
+    list<WorkerStateAnswer> readState(1: string topologyId, 2: string question)
+        throws (1: NotAliveException e1, 2: InvalidTopologyException e2, 3: AuthorizationException e3);
+    // Squall's own: the questions for the workers of a node, each of which is handed out once; and
+    // their answers. A supervisor asks when the answer to its heartbeats has a number under "?".
+    list<StateQuestion> getStateQuestions(1: string node)
+        throws (1: AuthorizationException e1);
+    void sendStateAnswers(1: string node, 2: list<StateAnswer> answers)
+        throws (1: AuthorizationException e1);
     // Squall's own: the last sums by component of each worker that reports to the leader; without
     // them of one that has reported none in the last seconds.
     list<SupervisorWorkerHeartbeat> getWorkerSums(1: string topologyId)

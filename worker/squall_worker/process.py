@@ -78,6 +78,7 @@ from squall_worker.settings import WorkerSettings
 from squall_worker.transport.push import Address, Sockets
 from squall_worker.transport.zmq import ZmqTransport, new_sockets
 from squall_worker.watch.messages import Ask, answer_questions, ask_aside
+from squall_worker.watch.state_answers import Read, StateAnswers
 from squall_worker.watch.watchdog import Send, Watchdog, dump_when_silent, send_aside
 
 if TYPE_CHECKING:
@@ -210,6 +211,7 @@ class Worker:
             executors=self._executor_lines,
             samples=self._sample_stacks,
         )
+        self._state_answers = StateAnswers(spec.worker_dir, self._state_reader)
         if spec.secured:
             set_worker_identity(spec.identity_file)
         self._connect_nimbus = connect_nimbus or connect_by(
@@ -820,6 +822,7 @@ class Worker:
     def _look(self) -> float:
         dump_when_silent(self.settings.silent_secs)
         self._dumps.look()
+        self._state_answers.look()
         again = self._watchdog.look()
         pace = self._pace()
         if pace is not None and not self._watched:
@@ -847,6 +850,15 @@ class Worker:
         if self._engine is None:
             return ()
         return self._engine.describe(self._clock.monotonic())
+
+    def _state_reader(self) -> Read | str:
+        """What reads the state of the tasks, or why none can be read now."""
+        engine, phase = self._engine, self._heartbeats.phase
+        if phase is Phase.STARTING or engine is None:
+            return "it is starting, and has no tasks yet"
+        if phase is Phase.STOPPING:
+            return "it is ending"
+        return engine.live_state
 
     def _sample_stacks(self, until: float) -> str:
         """On the sampler's thread."""

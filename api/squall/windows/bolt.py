@@ -369,6 +369,13 @@ class _Shell:
                 "tasks)"
             )
 
+    def sizes(self) -> dict[str, int]:
+        """How much the windows hold, for whoever looks from outside."""
+        found = {"tuples": self._held_count}
+        if self.groups is not None:
+            found["key_groups"] = self.groups.count
+        return found
+
     # -- tuples --
 
     def execute(self, tuples: list[Tuple]) -> None:

@@ -60,6 +60,11 @@ class GroupedWindows:
         self._advanced: tuple[int, int] | None = None  # the last call of `advance`
         self._firing: Operator | None = None
 
+    @property
+    def count(self) -> int:
+        """How many key groups have windows."""
+        return len(self._groups)
+
     # -- as `Operator` --
 
     def add(self, events: list[Event], now_ms: int) -> Iterator[Output]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +14,7 @@ from squall_common.names import decode_znode
 if TYPE_CHECKING:
     from squall_common.state.checkpoint_store import CheckpointStore
     from squall_common.state.inspect import StoredTaskState
+    from squall_common.telemetry.live_state import Entry, TaskAnswer
 
 _VALUE_CHARS_MAX = 200
 
@@ -37,6 +38,20 @@ def command() -> None:
     metavar="N",
     help="List at most N keys.",
 )
+@click.option("--live", is_flag=True, help="Ask the workers of a running topology.")
+@click.option(
+    "--prefix",
+    metavar="TEXT",
+    help="With --live: list keys that begin with it; a JSON list for tuples.",
+)
+@click.option(
+    "--after", metavar="ORDER", help="With --live: list what follows the last key of a page."
+)
+@click.option(
+    "--stored",
+    is_flag=True,
+    help="With --live and --key: also the value in the last checkpoint.",
+)
 @json_option
 @settings_options
 def inspect(
@@ -47,6 +62,10 @@ def inspect(
     list_keys: bool,
     key: str | None,
     limit: int,
+    live: bool,
+    prefix: str | None,
+    after: str | None,
+    stored: bool,
     as_json: bool,
 ) -> None:
     """Show the stored state of bolts: tasks, keys and sizes.
@@ -56,9 +75,26 @@ def inspect(
     Of a topology with checkpoints the last complete one is shown. With --keys
     or --key, its entries are read; a tuple is written as a JSON list. What is
     not stored yet, at most an interval's changes, is not shown.
+
+    With --live the workers of a running topology are asked instead, which
+    takes some seconds. They read their state between two tuples, and say
+    whether a value is stored yet.
     """
     from squall_common.errors import SquallError
     from squall_common.state.checkpoint_store import CheckpointStore
+
+    if live:
+        if "/" in where or topology is not None:
+            raise click.UsageError("--live asks a running topology: give its name")
+        if stored and key is None:
+            raise click.UsageError("--stored is for --key")
+        lists = list_keys or prefix is not None or after is not None
+        _print_live(
+            settings, where, component, key, lists, prefix, limit, after, stored, as_json=as_json
+        )
+        return
+    if prefix is not None or after is not None or stored:
+        raise click.UsageError("--prefix, --after and --stored are for --live")
 
     url, epoch = where, 0
     if "/" not in where:
@@ -80,6 +116,91 @@ def inspect(
     damaged = [one.damage for one in found if one.damage is not None]
     if damaged:
         raise SquallError("\n".join(damaged))
+
+
+def _print_live(
+    settings: Settings,
+    name: str,
+    component: str | None,
+    key: str | None,
+    lists: bool,
+    prefix: str | None,
+    limit: int,
+    after: str | None,
+    stored: bool,
+    *,
+    as_json: bool,
+) -> None:
+    from squall_cli.observe.live_state import (
+        ask,
+        entries_as_json,
+        require_answered,
+        sizes_as_json,
+        sizes_table,
+    )
+    from squall_common.errors import SquallError
+    from squall_common.telemetry.live_state import LIMIT_MAX, Question
+
+    if limit > LIMIT_MAX:
+        raise click.UsageError(f"with --live a page has at most {LIMIT_MAX} keys (--limit)")
+    question = Question(component, key, lists, prefix, limit, after)
+    found = ask(settings.client(), name, question)
+    if key is None and not lists:
+        if as_json:
+            print_json(sizes_as_json(name, found))
+        elif found.tasks:
+            print_table(*sizes_table(found))
+        require_answered(found)
+        if not found.tasks:
+            raise SquallError(f"topology {name!r} has no bolt with state")
+        return
+    entries, more = found.entries(limit)
+    kept = _stored_entries(settings, name, component, key) if stored and key is not None else []
+    if as_json:
+        print_json(entries_as_json(name, entries, kept, found))
+    elif entries or kept:
+        _print_live_entries(entries, kept, whole=key is not None)
+    require_answered(found)
+    if key is not None and not entries and not kept:
+        raise SquallError(f"the key {key} was not found in any task's state")
+    if more and entries:
+        import shlex
+
+        say(f"More keys follow: --after {shlex.quote(entries[-1][1].order)}")
+
+
+def _stored_entries(
+    settings: Settings, name: str, component: str | None, key: str
+) -> list[dict[str, Any]]:
+    """The entries of a key in the last checkpoint, or in what tasks have stored last."""
+    from squall_common.state.checkpoint_store import CheckpointStore
+
+    url, epoch = _url_of(settings, name)
+    wanted, found = _forms_of(key), []
+    for one in _states(CheckpointStore(url), name, component, epoch):
+        for each, value in one.entries():
+            if _plain(each) in wanted:
+                entry = {"key": _plain(each), "value": _plain(value)}
+                place = {"topology": name, "component": one.component, "task": one.task}
+                as_of = f"checkpoint {epoch}" if epoch else "last snapshot"
+                found.append({**place, **entry, "as_of": as_of})
+    return found
+
+
+def _print_live_entries(
+    entries: Sequence[tuple[TaskAnswer, Entry]], kept: Sequence[dict[str, Any]], *, whole: bool
+) -> None:
+    from squall_cli.observe.live_state import as_of
+
+    rows: list[tuple[object, ...]] = []
+    for task, entry in entries:
+        value = _short(entry.value, whole=whole) + (" (cut)" if entry.cut else "")
+        what = as_of(entry, task.epoch, "checkpoint")
+        rows.append((task.component, task.task, _short(entry.key), value, what))
+    for one in kept:
+        value = _short(one["value"], whole=whole)
+        rows.append((one["component"], one["task"], _short(one["key"]), value, one["as_of"]))
+    print_table(("BOLT", "TASK", "KEY", "VALUE", "AS OF"), rows)
 
 
 def _url_of(settings: Settings, name: str) -> tuple[str, int]:

@@ -25,6 +25,7 @@ from squall_common.config.options.typed import ClientOptions
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import NimbusError
+from squall_common.telemetry.live_state import QUESTIONS
 from squall_thrift import storm
 from squall_thrift.client import ThriftApplicationError
 from squall_thrift.protocol.messages import ApplicationErrorType
@@ -102,6 +103,8 @@ class ReportSender:
         self.way: Way | None = None  # of the last batch
         # How often workers are to report whose topology somebody watches, as Nimbus said last.
         self.watched: dict[str, float] = {}
+        # Whether Nimbus has said that there are questions about the state of workers' tasks.
+        self.has_questions = False
 
     async def send(self, reports: Sequence[WorkerReport]) -> Way:
         """Deliver them, and return where to. Never raises for what is away."""
@@ -131,6 +134,35 @@ class ReportSender:
         ) as error:
             log.info("sums_not_delivered", error=error)
             await self.close()
+
+    async def fetch_questions(self) -> list[storm.StateQuestion]:
+        """The questions for this supervisor's workers, of which Nimbus has said that there are any.
+        Empty if they cannot be fetched: who has asked is told that there was no answer."""
+        self.has_questions = False
+        found = await self._call_beside("getStateQuestions", self._supervisor_id)
+        return list(found or ())
+
+    async def send_answers(self, answers: Sequence[storm.StateAnswer]) -> None:
+        """Pass on the answers of workers. They are dropped if Nimbus does not take them."""
+        for batch in together(answers, _size_of_answer, self._together_bytes):
+            await self._call_beside("sendStateAnswers", self._supervisor_id, batch)
+
+    async def _call_beside(self, method: str, *args: Any) -> Any:
+        """A call over the connection that takes reports, whose loss does no harm."""
+        if self._connection is None:
+            return None
+        try:
+            async with asyncio.timeout(self._answer_secs):
+                return await self._connection.call(method, *args)
+        except (
+            NimbusError,
+            ThriftApplicationError,
+            storm.AuthorizationException,
+            TimeoutError,
+        ) as error:
+            log.info("state_questions_not_passed_on", method=method, error=error)
+            await self.close()
+            return None
 
     async def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -187,13 +219,14 @@ class ReportSender:
     ) -> dict[str, float]:
         """Returns which topologies are watched, and how often they are to report."""
         try:
-            watched: dict[str, float] = await connection.call(
+            said: dict[str, float] = await connection.call(
                 "sendSupervisorWorkerHeartbeats",
                 storm.SupervisorWorkerHeartbeats(
                     supervisor_id=self._supervisor_id or "", worker_heartbeats=beats
                 ),
             )
-            return watched
+            self.has_questions |= QUESTIONS in said
+            return {key: secs for key, secs in said.items() if key != QUESTIONS}
         except ThriftApplicationError as error:
             # A Nimbus that knows of no watchers answers with nothing.
             if error.type is not ApplicationErrorType.MISSING_RESULT:
@@ -254,6 +287,10 @@ def together(items: Iterable[_T], size: Callable[[_T], int], bytes_max: int) -> 
         total += octets
     if batch:
         yield batch
+
+
+def _size_of_answer(answer: storm.StateAnswer) -> int:
+    return len(answer.answer) + 80
 
 
 def _size_of_sums(report: SumsReport) -> int:

@@ -100,6 +100,17 @@ class MemoryState(KeyValueState):
             self._expire()
         return iter(list(self._values.items()))
 
+    def keys(self) -> list[Any]:
+        """All keys, also of entries that will have expired at the next call."""
+        return list(self._values)
+
+    def glance(self, key: Hashable, default: Any = None) -> Any:
+        """The value of a key, for whoever looks from outside: nothing expires by it."""
+        ttl_secs = self._ttl_secs
+        if ttl_secs is not None and self._put_at.get(key, 0.0) < self._clock() - ttl_secs:
+            return default
+        return self._values.get(key, default)
+
     def __len__(self) -> int:
         return len(self._values)
 

@@ -61,7 +61,8 @@ class Action:
     name: str
     kind: Kind
     grants: frozenset[Grant]
-    changes: bool  # whether it changes anything: what the audit log has a line for if allowed
+    changes: bool  # whether it changes anything, or reads what a topology keeps of its data: what
+    # the audit log has a line for if allowed
 
 
 _MEMBERS = frozenset({Grant.MEMBER})
@@ -118,6 +119,8 @@ def _table() -> dict[str, Action]:
     add(("fileDownload",), Kind.CLUSTER, _SUPERVISORS, False)
     add(_TOPOLOGY_READS, Kind.TOPOLOGY, _READERS, False)
     add(_TOPOLOGY_CHANGES, Kind.TOPOLOGY, _WRITERS, True)
+    # What a topology has of its messages.
+    add(("readState",), Kind.TOPOLOGY, _WRITERS, True)
     add(("readLogs",), Kind.TOPOLOGY, _WRITERS | {Grant.LOG_READER}, False)
     add(("getWorkerHeartbeats",), Kind.TOPOLOGY, _READERS | {Grant.NIMBUS}, False)
     add(_BLOB_READS, Kind.BLOB, _BLOB_READERS, False)
@@ -125,7 +128,12 @@ def _table() -> dict[str, Action]:
     add(("createStateInZookeeper",), Kind.BLOB, frozenset({Grant.ACCESS_LIST}), False)
     add(_BLOB_SESSIONS, Kind.CLUSTER, everyone, False)
     add(
-        ("getSupervisorAssignments", "sendSupervisorWorkerHeartbeats"),
+        (
+            "getSupervisorAssignments",
+            "getStateQuestions",
+            "sendStateAnswers",
+            "sendSupervisorWorkerHeartbeats",
+        ),
         Kind.NODE,
         frozenset({Grant.ITS_SUPERVISOR}),
         False,
@@ -188,11 +196,13 @@ SEALED: Final = frozenset(
         "failRequest",
         "fetchRequest",
         "getIdentityToken",
+        "getStateQuestions",
         "getTopologyCredentials",
         "getTopologyKey",
         "getWorkerTokens",
         "processWorkerMetrics",
         "result",
+        "sendStateAnswers",
         "sendSupervisorWorkerHeartbeat",
         "sendSupervisorWorkerHeartbeats",
     }

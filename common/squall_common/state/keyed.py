@@ -121,6 +121,9 @@ class KeyedState(KeyValueState):
 
     current: Any = NO_KEY
 
+    completed_epoch: int | None = None
+    """The last epoch that is complete; None: there was none yet."""
+
     def __init__(
         self,
         max_parallelism: int,
@@ -175,6 +178,30 @@ class KeyedState(KeyValueState):
     def peek(self, key: Hashable, default: Any = None) -> Any:
         """The value of a key as it is, for whoever only keeps it: it must not be changed."""
         return self._values.get(key, default)
+
+    def glance(self, key: Hashable, default: Any = None) -> Any:
+        """The value of a key, for whoever looks from outside: it counts neither as used nor as
+        changed, and nothing expires by it."""
+        return default if self._has_expired(key) else self._values.get(key, default)
+
+    def is_stored(self, key: Hashable) -> bool:
+        """Whether the last complete epoch has a key as it is now. False also for a value that the
+        task got since, and may have changed in place."""
+        return key not in self._changed and not any(
+            key in delta.values for _, delta in self._unfinished
+        )
+
+    @property
+    def unstored(self) -> int:
+        """About how many entries have changed since the last complete epoch: what has changed in
+        several that are under way counts for each."""
+        return len(self._changed) + sum(len(delta.values) for _, delta in self._unfinished)
+
+    def _has_expired(self, key: Hashable) -> bool:
+        if self._ttl_secs is None or not self._put_at:
+            return False
+        put_at = self._put_at.get(key)
+        return put_at is not None and put_at < self._clock() - self._ttl_secs
 
     def entry(self, key: Hashable) -> Entry | None:
         """All that is known of a key, for `put_back`; None: it has no entry."""
@@ -386,6 +413,7 @@ class KeyedState(KeyValueState):
         return snapshot
 
     def completed(self, epoch: int) -> None:
+        self.completed_epoch = max(epoch, self.completed_epoch or 0)
         self._unfinished = [(one, delta) for one, delta in self._unfinished if one > epoch]
         self._writing = [one for one in self._writing if one.epoch > epoch and not one.is_encoded]
 

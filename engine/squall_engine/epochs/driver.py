@@ -262,6 +262,8 @@ class EpochDriver:
         part = self._part_of(component)
         if part is not None:
             self._settings.parts.restore_state(part, kept.name, state)
+            assert self._settings.manifest is not None
+            state.completed_epoch = self._settings.manifest.epoch
             if len(part.tasks) == len(self._plan.tasks_of[component]):
                 kept.chain = Chain(part.tasks[index].segments)
         kept.state = state

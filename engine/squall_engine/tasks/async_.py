@@ -56,6 +56,11 @@ class AsyncBolt(BoltTask):
     def busy(self) -> bool:
         return bool(self.inbox) or bool(self._flying)
 
+    @property
+    def busy_calls(self) -> int:
+        """How many of its coroutines are under way."""
+        return len(self._flying)
+
     def run(self, deadline: float) -> bool:
         started = False
         while batch := self.take(self.concurrency - len(self._flying)):

@@ -1,4 +1,4 @@
-"""The Thrift service Nimbus: thin, one file for each group of its 73 methods.
+"""The Thrift service Nimbus: thin, one file for each group of its 76 methods.
 
 A method checks its arguments, asks a part of `nimbus.Nimbus`, and answers with Thrift's structs.
 Squall's errors become the exceptions that the interface declares (`base`).
@@ -8,6 +8,7 @@ from squall_nimbus.service.blobs import BlobCalls
 from squall_nimbus.service.cluster import ClusterCalls
 from squall_nimbus.service.files import FileCalls
 from squall_nimbus.service.lifecycle import LifecycleCalls
+from squall_nimbus.service.live_state import LiveStateCalls
 from squall_nimbus.service.liveness import LivenessCalls
 from squall_nimbus.service.tokens import TokenCalls
 from squall_nimbus.service.topologies import TopologyCalls
@@ -22,6 +23,7 @@ class NimbusService(
     TopologyCalls,
     UserChangesCalls,
     LivenessCalls,
+    LiveStateCalls,
     TokenCalls,
 ):
     """All methods of one Nimbus."""

@@ -13,6 +13,7 @@ from squall_common.daemon.logs import get_logger
 from squall_common.security.access import caller_of
 from squall_common.security.acl import Node, Topology
 from squall_common.security.identity import Role
+from squall_common.telemetry.live_state import QUESTIONS
 from squall_common.topology.model import Executor
 from squall_nimbus.scheduler.heartbeats import plain_bytes_max
 from squall_nimbus.service.base import Calls, needed, operation, refused
@@ -136,7 +137,7 @@ class LivenessCalls(Calls):
     ) -> dict[str, float]:
         """The heartbeats of a node. One that is refused does not keep the others from being heard,
         nor their supervisor from sending the next: it is only logged. Returns how often workers are
-        to report whose topology somebody watches."""
+        to report whose topology somebody watches, and `QUESTIONS` if there are any to fetch."""
         self._require_leading()
         beats = needed(heartbeats, "heartbeats")
         for beat in beats.worker_heartbeats:
@@ -155,7 +156,10 @@ class LivenessCalls(Calls):
                         left_out=left_out,
                     )
         now = self.nimbus.clock.monotonic()
-        return self.nimbus.watched.periods({one.storm_id for one in beats.worker_heartbeats}, now)
+        said = self.nimbus.watched.periods({one.storm_id for one in beats.worker_heartbeats}, now)
+        if self.nimbus.state_questions.has_for(beats.supervisor_id):
+            said[QUESTIONS] = 1.0
+        return said
 
     @operation("getTopologyInfo", by_id="topologyId")
     async def watchTopology(self, call: Call, topologyId: str | None) -> None:

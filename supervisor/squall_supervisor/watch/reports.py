@@ -8,6 +8,7 @@ this for it.
 Nimbus answers which topologies somebody watches. Their workers are let know (`watch_file`), and
 their reports are looked for more often. Those of large topologies also lay sums by component there
 (`sums_file`), which are passed on in the same way but are not waited for: they are no heartbeat.
+Nimbus also answers that somebody asks about the state of tasks (`state_questions`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from squall_common.worker_files.report_file import read_report, remove_report
 from squall_common.worker_files.sums_file import take_sums
 from squall_common.worker_files.watch_file import Pace, pace_of, write_watch
 from squall_supervisor.slots.runner import SlotRunner
+from squall_supervisor.watch.state_questions import StateQuestions
 
 log = get_logger(__name__)
 
@@ -83,6 +85,7 @@ class WorkerReports:
         # Folders of workers that were let know that they are watched, and when.
         self._watched_at: dict[Path, float] = {}
         self._watch_failed = False
+        self._questions = StateQuestions(sender, clock=clock)
 
     async def run(self) -> None:
         """Deliver reports until cancelled."""
@@ -96,7 +99,8 @@ class WorkerReports:
     def _pause_secs(self) -> float:
         paces = self._paces(self._workers()).values()
         soonest = (one.sums_secs or one.report_secs for one in paces)
-        return min([look_secs(self._period_secs), *(secs / _LOOKS for secs in soonest)])
+        looks = [look_secs(self._period_secs), *(secs / _LOOKS for secs in soonest)]
+        return min([*looks, self._questions.pause_secs])
 
     def _paces(self, workers: Iterable[_Worker]) -> dict[Path, Pace]:
         """How often the workers are to report whose topology is watched, by folder."""
@@ -125,6 +129,9 @@ class WorkerReports:
         fast = [one for one in workers if one.folder in paces and paces[one.folder].sums_secs]
         if fast:
             await self._sender.send_sums(await asyncio.to_thread(self._take_sums, fast))
+        if self._questions.are_open:
+            folders = {(one.topology_id, one.slot.port): one.folder for one in workers}
+            await self._questions.pass_on(folders)
 
     async def _send(self, workers: Sequence[_Worker], found: Sequence[_Found]) -> None:
         way = await self._sender.send([one.report for one in found])

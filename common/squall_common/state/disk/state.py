@@ -248,6 +248,30 @@ class DiskState(KeyedState):
             _bytes_of(key)  # may refuse the key, so nothing of it is noted before
         super().put(key, value)
 
+    def glance(self, key: Hashable, default: Any = None) -> Any:
+        """As of `KeyedState`, and a value that is in the table alone is not kept in memory."""
+        value = self._on_disk.newer.get(key, _MISSING)
+        if value is _MISSING:
+            try:
+                data = self._on_disk.table.get(_bytes_of(key))
+            except StateValueError:  # no key of a table
+                return default
+            value = ABSENT if data is None else self._on_disk.decoded(data)[1]
+        return default if value is ABSENT or self._has_expired(key) else value
+
+    def newer_keys(self) -> list[Any]:
+        """Those keys whose entries are newer than the table, or are not in it."""
+        return [key for key, value in self._on_disk.newer.items() if value is not ABSENT]
+
+    def rows_after(
+        self, at: bytes, *, rows_max: int, bytes_max: int
+    ) -> tuple[list[bytes], bytes | None]:
+        """Some rows of the table, encoded, and where to go on: None at its end. The first are at
+        b"". For a listing in pieces, between which the state may change."""
+        found = self._on_disk.table.after(at, entries_max=rows_max, bytes_max=bytes_max)
+        rows = [data[_GROUP.size :] for _, data in found]
+        return rows, found[-1][0] if found else None
+
     def iterate(self) -> Iterator[tuple[Any, Any]]:
         return self._scanned(lambda _: True)
 

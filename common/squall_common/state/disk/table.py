@@ -96,6 +96,21 @@ class DiskTable:
         found: bytes | None = self._reader.get(key)
         return found
 
+    def after(self, key: bytes, *, entries_max: int, bytes_max: int) -> list[tuple[bytes, bytes]]:
+        """The next entries by key, that come after this one (b"": from the first on): at most so
+        many, and no more once they have so many bytes."""
+        found: list[tuple[bytes, bytes]] = []
+        size = 0
+        with self._reader.cursor() as cursor:
+            at = cursor.set_range(key) if key else cursor.first()
+            if at and key and cursor.key() == key:
+                at = cursor.next()
+            while at and len(found) < entries_max and size < bytes_max:
+                found.append(cursor.item())
+                size += len(found[-1][1])
+                at = cursor.next()
+        return found
+
     def write(self, entries: Iterable[tuple[bytes, bytes]], gone: Iterable[bytes] = ()) -> None:
         """Delete these keys and set those. It is fastest by key, and many at a time. Raises
         StateStoreError, on a full disk for one; then any of it may be done."""

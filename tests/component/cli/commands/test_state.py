@@ -21,6 +21,7 @@ from squall_common.state.savepoint import (
     kept,
 )
 from squall_common.state.task_store import SegmentStore, TaskPlace
+from squall_common.telemetry.live_state import Answer, Entry, TaskAnswer, encode_answer
 from squall_engine.core.codec import ValueCodec
 from squall_engine.epochs.messages import Name
 from squall_engine.epochs.parts import PartStore, Snapshot
@@ -241,3 +242,118 @@ def test_a_savepoint_is_a_store(command: Any, tmp_path: Path) -> None:
     status, out, err = command("state", "inspect", str(tmp_path / "one"), "--json")
     assert (status, "damage" in json.loads(out)[0]) == (1, True)
     assert "is damaged" in err
+
+
+# ---- of running tasks ----
+
+
+def answers(nimbus: FakeNimbus, *found: Answer | str) -> None:
+    """What the workers of a topology answer, or why they do not."""
+    nimbus.answers["getTopologySummaryByName"] = storm.TopologySummary(
+        "words-1", "words", 1, 1, 1, 9, "ACTIVE"
+    )
+    nimbus.answers["readState"] = [
+        storm.WorkerStateAnswer(
+            supervisor_id="sup-a",
+            host="host-a",
+            port=6700 + number,
+            answer=None if isinstance(one, str) else encode_answer(one),
+            trouble=one if isinstance(one, str) else None,
+        )
+        for number, one in enumerate(found)
+    ]
+
+
+def entry(key: Any, value: Any = 1, **more: Any) -> Entry:
+    return Entry(key, value, f"str:{key}", **more)
+
+
+def test_the_sizes_of_running_tasks_are_a_table(command: Any, nimbus: FakeNimbus) -> None:
+    counts = TaskAnswer("count", 0, 7, 100, 1, 2, 17)
+    windows = TaskAnswer("sums", 1, windows={"tuples": 5, "key_groups": 3})
+    answers(nimbus, Answer((windows,)), Answer((counts,)))
+    status, out, err = command("state", "inspect", "words", "--live")
+    assert (status, err) == (0, "")
+    rows = [line.split() for line in out.splitlines()]
+    assert rows[1] == ["count", "0", "host-a:6701", "7", "1", "100", "2", "17"]
+    assert rows[2] == ["sums", "1", "host-a:6700", "5", "tuples,", "3", "key", "groups"]
+    status, out, _ = command("state", "inspect", "words", "--live", "--json")
+    assert (status, [one["keys"] for one in json.loads(out)]) == (0, [7, None])
+    assert [json.loads(question) for _, question in nimbus.called("readState")] == [{}, {}]
+
+
+def test_a_value_is_shown_beside_the_one_in_the_checkpoint(
+    command: Any, nimbus: FakeNimbus, tmp_path: Path
+) -> None:
+    checkpoint(tmp_path, 7, 5)
+    conf = {"topology.checkpoint.interval.secs": 1, "topology.state.url": str(tmp_path)}
+    report = storm.CheckpointReport(
+        epoch=7, interval_ms=1000, completed=7, given_up=0, waiting_ms=5, rollbacks=0
+    )
+    nimbus.answers["getTopologyConf"] = json.dumps(conf)
+    nimbus.answers["getTopologyPageInfo"] = storm.TopologyPageInfo(id="words-1", checkpoints=report)
+    task = TaskAnswer("count", 0, 1, epoch=7, entries=(entry("ann", 6, stored=False),))
+    answers(nimbus, Answer((task,)))
+    asked = ("state", "inspect", "words", "--live", "--key", "ann", "--stored")
+    status, out, _ = command(*asked)
+    assert status == 0
+    now, kept = out.splitlines()[1:]
+    assert "6" in now
+    assert now.rstrip().endswith("now; not stored yet")
+    assert "5" in kept
+    assert kept.rstrip().endswith("checkpoint 7")
+    status, out, _ = command(*asked, "--json")
+    found = [(one["value"], one["as_of"]) for one in json.loads(out)]
+    assert (status, found) == (0, [(6, "now"), (5, "checkpoint 7")])
+
+
+def test_pages_of_workers_become_one(command: Any, nimbus: FakeNimbus) -> None:
+    first = TaskAnswer("count", 0, 9, entries=(entry("a"), entry("c")), more=True)
+    second = TaskAnswer("count", 1, 9, entries=(entry("b"), entry("d")))
+    answers(nimbus, Answer((first,)), Answer((second,)))
+    options = ("--component", "count", "--prefix", "", "--limit", "2", "--after", "str:9")
+    status, out, err = command("state", "inspect", "words", "--live", *options, "--json")
+    assert (status, [one["key"] for one in json.loads(out)]) == (0, ["a", "b"])
+    assert "--after str:b" in err
+    ((_, question),) = nimbus.called("readState")
+    assert json.loads(question) == {
+        "component": "count",
+        "lists": True,
+        "prefix": "",
+        "limit": 2,
+        "after": "str:9",
+    }
+
+
+def test_who_does_not_answer_is_named_and_the_others_are_shown(
+    command: Any, nimbus: FakeNimbus
+) -> None:
+    stuck = TaskAnswer("count", 1, trouble="its run loop is stuck")
+    answers(nimbus, Answer((TaskAnswer("count", 0, 7), stuck)), "its supervisor is away")
+    status, out, err = command("state", "inspect", "words", "--live")
+    assert status == 1
+    assert len(out.splitlines()) == 3
+    assert "worker host-a:6701: its supervisor is away" in err
+    assert "task 1 of 'count': its run loop is stuck" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["words", "--prefix", "a"], "are for --live"),
+        (["/store", "--live"], "asks a running topology"),
+        (["words", "--live", "--stored"], "--stored is for --key"),
+        (["words", "--live", "--keys", "--limit", "5000"], "at most 1000 keys"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    command: Any, options: list[str], said: str
+) -> None:
+    status, _, err = command("state", "inspect", *options)
+    assert (status, said in err) == (2, True)
+
+
+def test_a_key_that_no_task_has_is_an_error(command: Any, nimbus: FakeNimbus) -> None:
+    answers(nimbus, Answer((TaskAnswer("count", 0, 7),)))
+    status, _, err = command("state", "inspect", "words", "--live", "--key", "no")
+    assert (status, "the key no was not found in any task's state" in err) == (1, True)

@@ -29,6 +29,7 @@ class Sender:
         self.sums: list[SumsReport] = []
         self.way = Way.NIMBUS
         self.watched: dict[str, float] = {}
+        self.has_questions = False
 
     async def send(self, reports: Sequence[WorkerReport]) -> Way:
         self.sent.append(reports)
