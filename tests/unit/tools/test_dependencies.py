@@ -21,7 +21,8 @@ PACKAGES = [
 PEERS = (ROOT / "bench" / "peers", ROOT / "bench" / "multilang_children")
 OURS = {path.name for path in PACKAGES} | {"tests", "bench", "deploy", "examples", "hatch_build"}
 # Modules that lie beside who imports them.
-OURS |= {file.stem for folder in ("tests", "examples") for file in (ROOT / folder).rglob("*.py")}
+_BESIDE = ("tests", "examples", "bench/cluster_topologies")
+OURS |= {file.stem for folder in _BESIDE for file in (ROOT / folder).rglob("*.py")}
 # A statement, not a docstring's example: nothing but indentation before it, a known end after it.
 _IMPORT = re.compile(r"^ *(?:import|from) ([a-zA-Z_]\w*)(?=[.\w]*(?: import | as |,|  #|$))", re.M)
 # Distributions whose modules have other names.
