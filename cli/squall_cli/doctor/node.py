@@ -65,12 +65,14 @@ def look(conf: Mapping[str, Any]) -> Facts:
 
 def _files(conf: Mapping[str, Any], options: NimbusOptions) -> Iterator[File]:
     token = ClientOptions.read(conf).storm_security_token_file or "~/.storm/token"
+    # (With Kerberos it names a keytab, and has no secret itself.)
+    has_secrets = options.storm_thrift_transport.endswith("DigestSaslTransportPlugin")
     for path, what, secret in (
         (options.storm_security_key, "the key", True),
         (options.storm_security_ca, "the CA's certificate", False),
         (options.storm_security_certificate, "the certificate", False),
         (options.storm_security_revoked, "the list of revoked certificates", False),
-        (options.java_security_auth_login_config, "the file with users' secrets", True),
+        (options.java_security_auth_login_config, "the JAAS file", has_secrets),
         (token, "the token", True),
         (str(local_dir(conf)), "the daemons' folder", False),
         (str(log_dir(conf)), "the logs' folder", False),
