@@ -204,7 +204,7 @@ cdef class HotState:
     cdef bint under_way  # a try is
     cdef bint slow_knows  # the slow state has heard of it
     cdef list before  # (key, value or absent), one after the other: what was put in the try
-    # What was got last, and nothing was put since.
+    # What was got here last, and nothing was put since; None: nothing was.
     cdef object last_key
     cdef object last_value
 
@@ -269,9 +269,10 @@ cdef class HotState:
 
     def put(self, key, value):
         cdef PyObject* found
-        if is_plain_value(value) and self.is_hot(key):
+        cdef bint was_got = key is self.last_key and key is not None
+        if is_plain_value(value) and (was_got or self.is_hot(key)):
             self.before.append(key)
-            if key is self.last_key:
+            if was_got:
                 self.before.append(self.last_value)
             else:
                 found = PyDict_GetItemWithError(self.values, key)

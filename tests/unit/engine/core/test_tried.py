@@ -22,7 +22,7 @@ if COMPILED:
 
 CODEC = ValueCodec()
 GROUPS = 16
-KEYS: list[Any] = ["ann", "bob", "c" * 40, 1, 2, 7_777, b"raw", 2.5, ("a", 1), True]
+KEYS: list[Any] = ["ann", "bob", "c" * 40, 1, 2, 7_777, b"raw", 2.5, ("a", 1), True, None]
 VALUES: list[Any] = [0, 1, -5, 2**70, "text", b"bytes", None, True, 0.5, [1], {"a": 2}, (1, 2)]
 
 
