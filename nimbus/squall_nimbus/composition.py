@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from squall_common.client.nimbus import nimbus_credentials
+from squall_common.cluster.access.digests import StoreAccess
 from squall_common.cluster.leader import Fence
 from squall_common.cluster.state import ClusterState
 from squall_common.config.options.typed import ClientOptions, NimbusOptions
@@ -26,6 +27,7 @@ from squall_common.security.quotas import Quotas
 from squall_common.security.sealing import Receiver
 from squall_common.topology.model import WorkerSlot
 from squall_nimbus.access.objects import Objects
+from squall_nimbus.access.zookeeper_lists import ZooKeeperLists
 from squall_nimbus.blobs.blob_sessions import BlobSessions
 from squall_nimbus.blobs.disk_reserve import DiskReserve
 from squall_nimbus.blobs.peers import ThriftPeers
@@ -68,12 +70,14 @@ def build_nimbus(
     clock: Clock | None = None,
     peers: Peers | None = None,
     trusted: Trusted | None = None,
+    access: StoreAccess | None = None,
 ) -> Nimbus:
     """Build a Nimbus on the running loop, without starting it. `conf` is the merged configuration,
     which topologies get below their own and clients may ask for, and `options` what Nimbus reads of
     it; `address` is the host and port under which others reach it; `peers` are the other Nimbus
     nodes, reached over Thrift unless a test says otherwise; `trusted` is the root of trust of a
-    secured cluster. Raises ConfigError for a plug-in that cannot be made."""
+    secured cluster; `access` is what the store of `state` shows to ZooKeeper. Raises ConfigError
+    for a plug-in that cannot be made."""
     host, port = address
     clock = clock or SystemClock()
     # Others, and topologies, get the address that this Nimbus really has.
@@ -82,7 +86,7 @@ def build_nimbus(
     local = Path(options.storm_local_dir)
     stormdist, inbox_dir = local / "nimbus" / "stormdist", local / "nimbus" / "inbox"
     blobs_dir = options.blobstore_dir
-    signing = None
+    signing, session = None, state.store
     if trusted is not None:
         # Imported only where a cluster is secured: it takes some 40 ms.
         from squall_nimbus.access.secured import sign_states
@@ -212,6 +216,16 @@ def build_nimbus(
             declared=functools.partial(_declared, blobs, topology_store),
             clock=clock,
         )
+    lists = None
+    if access is not None:
+        lists = ZooKeeperLists(
+            session,
+            access,
+            state,
+            conf_of=lambda topology_id: topology_store.get(topology_id).conf,
+            submitting=submitting,
+            clock=clock,
+        )
     submitter = Submitter(
         state,
         topology_store,
@@ -228,6 +242,7 @@ def build_nimbus(
         submitting=submitting,
         quotas=TopologyQuotas(quotas, state, blobs.bytes_of),
         audience_problems=no_audiences if outside is None else outside.problems,
+        prepare=None if lists is None else lists.prepare,
     )
     secured = None
     if signing is not None:
@@ -249,6 +264,7 @@ def build_nimbus(
         tokens=None if secured is None else secured.tokens,
         outside=outside,
         signed=None if signing is None else signing.store,
+        lists=lists,
         authenticator=None if secured is None else secured.authenticator,
         legacy=None if secured is None else secured.legacy,
         close_audit=(lambda: None) if secured is None else secured.close,

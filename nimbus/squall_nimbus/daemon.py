@@ -18,8 +18,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from squall_common.authentication.latch import require_role
+from squall_common.cluster.access.configured import daemon_access
+from squall_common.cluster.access.digests import StoreAccess
 from squall_common.cluster.state import ClusterState
-from squall_common.cluster.store import StoreError
+from squall_common.cluster.store import AccessDeniedError, StoreError
 from squall_common.config.load import warn_of_ignored
 from squall_common.config.options.typed import NimbusOptions
 from squall_common.daemon.logs import get_logger
@@ -88,7 +90,8 @@ async def _run(options: NimbusOptions, conf: Mapping[str, Any]) -> int:
     _check_port(bind, port)
     if options.nimbus_legacy_thrift_port is not None:
         _check_port(bind, options.nimbus_legacy_thrift_port, "nimbus.legacy.thrift.port")
-    state = ClusterState.of(options)
+    access = daemon_access(options)
+    state = ClusterState.of(options, access)
     metrics = None
     if options.nimbus_metrics_port is not None or _has_reporters(options):
         # Imported only when it is wanted: it takes some 30 ms.
@@ -99,7 +102,8 @@ async def _run(options: NimbusOptions, conf: Mapping[str, Any]) -> int:
     try:
         if not await _connect(state, options, stop):
             return 0
-        return await _serve(options, conf, state, port or _check_port(bind, 0), stop, metrics)
+        port = port or _check_port(bind, 0)
+        return await _serve(options, conf, state, port, stop, metrics, access)
     finally:
         await state.close()
 
@@ -152,7 +156,10 @@ async def _connect(state: ClusterState, options: NimbusOptions, stop: asyncio.Ev
                 print_if_possible(f"nimbus: waiting for ZooKeeper at {where}", sys.stderr)
                 timeout = None
         if connecting.done():
-            connecting.result()
+            try:
+                connecting.result()
+            except AccessDeniedError as error:
+                raise SquallError(str(error)) from error
             return True
         return False
     finally:
@@ -168,10 +175,13 @@ async def _serve(
     port: int,
     stop: asyncio.Event,
     metrics: DaemonMetrics | None,
+    access: StoreAccess | None,
 ) -> int:
     host, bind = reachable_host(options), options.storm_bind_host
     trusted = require_role(options, Role.NIMBUS, options.storm_local_dir)
-    nimbus = build_nimbus(options, conf, state, address=(host, port), trusted=trusted)
+    nimbus = build_nimbus(
+        options, conf, state, address=(host, port), trusted=trusted, access=access
+    )
     service, observe = NimbusService(nimbus), None if metrics is None else metrics.observe_call
 
     def listener(port: int, authenticator: Authenticator | None) -> ThriftServer:

@@ -21,6 +21,7 @@ from squall_common.history.events import EXPIRE_EVERY_SECS, DaemonHistory
 from squall_common.security.access import Access
 from squall_common.security.sealing import Receiver
 from squall_nimbus.access.objects import Objects
+from squall_nimbus.access.zookeeper_lists import ZooKeeperLists
 from squall_nimbus.blobs.blob_sessions import BlobSessions
 from squall_nimbus.blobs.replication import Replication
 from squall_nimbus.blobs.store import BlobNotFoundError, BlobStore
@@ -106,6 +107,7 @@ class Nimbus:
     signed: SignedStore | None = None
     authenticator: PeerAuthenticator | None = None
     legacy: LegacyAuthenticator | None = None  # of the port for Storm's Java clients
+    lists: ZooKeeperLists | None = None  # None: its nodes have no access lists
     close_audit: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
@@ -282,6 +284,7 @@ class Nimbus:
                     if self.signed is None
                     else [functools.partial(self.signed.maintain, leadership)]
                 ),
+                *([] if self.lists is None else [functools.partial(self.lists.settle, leadership)]),
                 functools.partial(self.assigner.judge, leadership),
                 functools.partial(self.cleanup.search, leadership),
                 self._forget_metrics,

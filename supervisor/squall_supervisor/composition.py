@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from squall_common.client.reporting import Connect, connect_by
+from squall_common.cluster.access.configured import read_digests
+from squall_common.cluster.access.digests import Digests
 from squall_common.cluster.state import ClusterState
 from squall_common.config.options.typed import SupervisorOptions
 from squall_common.daemon.clock import Clock, SystemClock
@@ -21,6 +23,7 @@ from squall_common.daemon.logs import get_logger
 from squall_common.daemon.loop.background import BackgroundTasks
 from squall_common.history.events import DaemonHistory
 from squall_common.history.settings import history_url
+from squall_common.worker_files.zookeeper_file import zookeeper_json
 from squall_supervisor.blobs.cache import BlobCache
 from squall_supervisor.blobs.environments import Environments
 from squall_supervisor.blobs.localizer import Localizer
@@ -82,7 +85,10 @@ async def build_supervisor(
     options = SupervisorOptions.read(conf)
     settings = SupervisorSettings.of(options)
     clock = clock or SystemClock()
-    cluster = cluster or ClusterState.of(options)
+    digests = read_digests(options)
+    if cluster is None:
+        access = None if digests is None else digests.for_daemon()
+        cluster = ClusterState.of(options, access)
     work = None
     if trusted is not None:
         work = _signed_work(trusted, settings, revoked, clock)
@@ -128,6 +134,7 @@ async def build_supervisor(
         machine=machine,
         record_event=history.record_event,
         last_known=functools.partial(_give_last_known, last_known, clock),
+        zookeeper_file=functools.partial(_zookeeper_file, digests),
         secured=ca is not None,
     )
     return Supervisor(
@@ -151,6 +158,7 @@ async def build_supervisor(
             server=server,
             ca=ca,
             work=work,
+            digests=digests,
         )
     )
 
@@ -301,6 +309,10 @@ def _give_last_known(
     """For a worker that is launched now, in a thread: perhaps the first thing after a sleep."""
     last_known.live(clock.boottime())
     return last_known.of(topology_id)
+
+
+def _zookeeper_file(digests: Digests | None, topology_id: str) -> bytes | None:
+    return None if digests is None else zookeeper_json(digests, topology_id)
 
 
 def _conf_of(localizer: Localizer, topology_id: str) -> Mapping[str, Any]:

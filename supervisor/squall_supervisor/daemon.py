@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from squall_common.cluster.access.configured import daemon_access
 from squall_common.cluster.state import ClusterState
 from squall_common.config.load import local_dir, warn_of_ignored
 from squall_common.config.options.typed import ClientOptions, SupervisorOptions
@@ -82,7 +83,10 @@ async def _supervise(conf: Mapping[str, Any]) -> int:
             from squall_common.telemetry.reporters import DaemonReporters
             from squall_supervisor.metrics_page import metrics_server, show_supervisor
 
-            metrics, cluster = DaemonMetrics("supervisor"), ClusterState.of(options)
+            metrics, cluster = (
+                DaemonMetrics("supervisor"),
+                ClusterState.of(options, daemon_access(options)),
+            )
             metrics.follow(cluster.store)
             observed = functools.partial(make_server, observe=metrics.observe_call)
             supervisor = await build_supervisor(

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from squall_common.client.reporting import Connect, ReportSender
 from squall_common.cluster import slot_reports, worker_exits
+from squall_common.cluster.access.digests import Digests
+from squall_common.cluster.access.opened import META_KEY as WITHOUT_DIGEST
 from squall_common.cluster.state import ClusterState
-from squall_common.cluster.store import ConnectionState, StoreError
+from squall_common.cluster.store import AccessDeniedError, ConnectionState, StoreError
 from squall_common.cluster.values import UNHEALTHY_KEY, Assignment, StormBase, SupervisorInfo
 from squall_common.config.options.typed import SupervisorOptions
 from squall_common.daemon.clock import Clock
@@ -31,6 +33,8 @@ from squall_supervisor.blobs.localizer import Localizer
 from squall_supervisor.blobs.source import BlobSource
 from squall_supervisor.blobs.worker_tokens import LOOK_SECS as TOKENS_LOOK_SECS
 from squall_supervisor.blobs.worker_tokens import WorkerTokens
+from squall_supervisor.blobs.zookeeper_files import LOOK_SECS as ZOOKEEPER_LOOK_SECS
+from squall_supervisor.blobs.zookeeper_files import ZooKeeperFiles
 from squall_supervisor.launch.node import Node
 from squall_supervisor.node.health import NodeHealth
 from squall_supervisor.node.installed_version import installed_version
@@ -86,7 +90,10 @@ class FirstCrash:
 
     def note(self, name: str, error: BaseException) -> None:
         """For `BackgroundTasks`: the task `name` failed."""
-        log.error("task_crashed", task=name, error=error, exc_info=error)
+        if isinstance(error, AccessDeniedError):  # of the configuration, not of the program
+            log.error("zookeeper_refuses", error=error)
+        else:
+            log.error("task_crashed", task=name, error=error, exc_info=error)
         self.error = self.error or error
         self.happened.set()
 
@@ -114,6 +121,7 @@ class Parts:
     server: Callable[..., ThriftServer]
     ca: str | None  # the certificate of a secured cluster's CA, in PEM
     work: SignedWork | None = None  # of a secured cluster
+    digests: Digests | None = None  # for ZooKeeper; None: everyone may do everything there
 
 
 class Supervisor:
@@ -177,6 +185,13 @@ class Supervisor:
                 ca=parts.ca,
                 running=self._slots.slot_dirs,
                 clock=self._clock,
+            )
+        )
+        self._zookeeper_files = (
+            None
+            if parts.digests is None
+            else ZooKeeperFiles(
+                parts.digests, self._slots.slot_dirs, lambda: self._registration.request()
             )
         )
         self._memory_watch = MemoryWatch(
@@ -256,6 +271,9 @@ class Supervisor:
         self._tasks.every("credentials", settings.credentials_poll_secs, self._credentials.look)
         if self._worker_tokens is not None:
             self._tasks.every("worker tokens", TOKENS_LOOK_SECS, self._worker_tokens.look)
+        if self._zookeeper_files is not None:
+            files = self._zookeeper_files
+            self._tasks.every("digests for ZooKeeper", ZOOKEEPER_LOOK_SECS, files.look)
         self._tasks.every("blob clean-up", settings.cache_clean_up_secs, self._localizer.clean_up)
         if settings.log_retention.every_secs > 0:
             self._tasks.every("log clean-up", settings.log_retention.every_secs, self._clean_logs)
@@ -320,6 +338,8 @@ class Supervisor:
                 try:
                     await self._cluster.start()
                     break
+                except AccessDeniedError:
+                    raise  # until the configuration is another one
                 except StoreError as error:
                     log.warning("cluster_state_not_ready", error=error)
                     await asyncio.sleep(1.0)
@@ -364,6 +384,11 @@ class Supervisor:
                 META_KEY: self._blobs.sealing_key,
                 **({} if self._health.problem is None else {UNHEALTHY_KEY: self._health.problem}),
                 slot_reports.META_KEY: slot_reports.serialize(self._slots.reports()),
+                **(
+                    {}
+                    if self._zookeeper_files is None
+                    else {WITHOUT_DIGEST: self._zookeeper_files.published()}
+                ),
                 worker_exits.META_KEY: worker_exits.serialize(
                     self._exits.listed(self._clock.time())
                 ),

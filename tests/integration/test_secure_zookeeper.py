@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
 from tests.support.devcluster import ROOT, DevCluster, wait_for
 
@@ -35,12 +34,10 @@ SLEEPER = ROOT / "tests" / "topologies" / "sleeper"
 
 
 class Attacker:
-    """Reads and writes everything in ZooKeeper."""
+    """Reads and writes everything in ZooKeeper: it has got the daemons' digest."""
 
     def __init__(self, cluster: DevCluster) -> None:
-        place = cluster.state()["zookeeper"]
-        self.client = KazooClient(f"{place['host']}:{place['port']}/storm")
-        self.client.start(timeout=30)
+        self.client = cluster.zookeeper("/storm")
 
     def close(self) -> None:
         self.client.stop()

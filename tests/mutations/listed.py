@@ -29,7 +29,7 @@ FILE = Path(__file__).with_name("weakened.toml")
 GROUPS = (*(f"S{number:02}" for number in range(1, 16)), *(f"S-{letter}" for letter in "ABCDEF"))
 DECISIONS = (
     "0092", "0093", "0094", "0104", "0105", "0106", "0109", "0111", "0112", "0113", "0114",
-    "0115", "0116", "0135", "0140", "0146", "0147",
+    "0115", "0116", "0130", "0135", "0140", "0146", "0147",
 )  # fmt: skip
 
 

@@ -180,7 +180,7 @@ def check_end(world: World, alive: dict[str, int], gone: set[str]) -> list[str]:
         if topology_id is None:
             wrong.append(f"{name} is not there")
             continue
-        if tree.exists(f"/assignments/{topology_id}") is None:
+        if tree.stat_of(f"/assignments/{topology_id}") is None:
             wrong.append(f"{name} has no assignment")
             continue
         assignment = codec.decode_assignment("", tree.get(f"/assignments/{topology_id}")[0])

@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 from tests.simulation.loop import current_process
 from tests.simulation.network import Network
 
+from squall_common.cluster.access.digests import StoreAccess
+from squall_common.cluster.access.lists import AccessList
 from squall_common.cluster.store import (
     ConnectionLostError,
     ConnectionState,
@@ -60,12 +62,14 @@ class SimStore(MemoryStore):
         session_timeout_secs: float,
         operation_timeout_secs: float,
         clock: Any,
+        access: StoreAccess | None = None,
     ) -> None:
         super().__init__(
             ensemble,
             session_timeout_secs=session_timeout_secs,
             operation_timeout_secs=operation_timeout_secs,
             clock=clock,
+            access=access,
         )
         self.process = current_process()
         self.host = self.process.host
@@ -272,7 +276,7 @@ class SimStore(MemoryStore):
         check_path(path)
 
         def act() -> tuple[bytes, Stat]:
-            found = self._sim.tree.get(path)
+            found = self._sim.tree.get(path, self._client())
             self._watch("data", path, watch)
             return found
 
@@ -283,7 +287,7 @@ class SimStore(MemoryStore):
 
         def act() -> Stat | None:
             self._watch("data", path, watch)
-            return self._sim.tree.exists(path)
+            return self._sim.tree.exists(path, self._client())
 
         return await self._serve(act)
 
@@ -291,11 +295,15 @@ class SimStore(MemoryStore):
         check_path(path)
 
         def act() -> list[str]:
-            found = self._sim.tree.children(path)
+            found = self._sim.tree.children(path, self._client())
             self._watch("children", path, watch)
             return found
 
         return await self._serve(act)
+
+    async def access_list(self, path: str) -> AccessList:
+        check_path(path)
+        return await self._serve(lambda: self._sim.tree.access_list(path, self._client()))
 
     async def _write(self, write: Callable[[], _T]) -> _T:
         return await self._serve(write)

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from tests.simulation.ledger import Ledger
 from tests.simulation.run import simulate
-from tests.simulation.world import World
+from tests.simulation.world import DIGEST, World
 from tests.support.effort import ORDERS
 
 from squall_common.cluster import codec, paths
+from squall_common.cluster.access.digests import identity_of
 from squall_common.cluster.store import NoNodeError, Store
+from squall_common.cluster.stores.tree import Client
 from squall_common.cluster.values import Assignment, StormBase, TopologyStatus
 
 pytestmark = pytest.mark.timeout(600)
@@ -100,10 +102,11 @@ async def _below(store: Store, path: str) -> list[str]:
 
 def _signed(world: World) -> dict[str, bytes]:
     tree, found = world.ensemble.tree, {}
+    daemon = Client(who=[identity_of(DIGEST)])
 
     def walk(path: str) -> None:
-        found[path] = tree.get(path)[0]
-        for name in tree.children(path):
+        found[path] = tree.get(path, daemon)[0]
+        for name in tree.children(path, daemon):
             walk(f"{path}/{name}")
 
     walk(paths.SECURITY)

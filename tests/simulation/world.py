@@ -31,6 +31,8 @@ from tests.simulation.store import ZOOKEEPER, SimEnsemble, SimStore
 
 from squall_common.authentication.files import Own, Trusted
 from squall_common.cluster import codec
+from squall_common.cluster.access.configured import daemon_access
+from squall_common.cluster.access.digests import StoreAccess
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import StoreError
 from squall_common.config.load import default_conf
@@ -41,6 +43,7 @@ from squall_common.security.certificates import Authority, Holder, read_certific
 from squall_common.security.identity import Role
 from squall_common.topology.thrift import to_thrift
 from squall_common.worker_files.launch_spec import LaunchSpec
+from squall_common.worker_files.zookeeper_file import read_zookeeper_file
 from squall_nimbus.composition import build_nimbus
 from squall_nimbus.service import NimbusService
 from squall_supervisor.blobs.nimbus import NimbusBlobs
@@ -52,6 +55,9 @@ from squall_worker.process import EXIT_NOT_OURS, Worker
 NIMBUS_PORT = 6627
 SUPERVISOR_PORT = 6628
 CLIENT = "10.0.0.100"
+
+# Of the daemons of a secured world, for ZooKeeper.
+DIGEST = "squall:" + 32 * "5"
 
 
 class Identities:
@@ -168,16 +174,21 @@ class World:
             "task.heartbeat.frequency.secs": 6,
             "supervisor.heartbeat.frequency.secs": 10,
             "supervisor.health.check.interval.secs": 0,  # they are programs of the real machine
-            **({} if self.identities is None else {"storm.id": host.address}),
+            **(
+                {}
+                if self.identities is None
+                else {"storm.id": host.address, "storm.zookeeper.auth.payload": DIGEST}
+            ),
             **self.conf,
         }
 
     def _trusted(self, role: Role, host: SimHost) -> Trusted | None:
         return None if self.identities is None else self.identities.trusted(role, host.address)
 
-    def store(self, host: SimHost) -> ClusterState:
-        """A client of ZooKeeper in the current process."""
+    def store(self, host: SimHost, access: StoreAccess | None = None) -> ClusterState:
+        """A client of ZooKeeper in the current process; by default a daemon."""
         conf = self.conf_of(host)
+        access = access or daemon_access(NimbusOptions.read(conf))
         return ClusterState(
             SimStore(
                 self.network,
@@ -185,6 +196,7 @@ class World:
                 session_timeout_secs=conf["storm.zookeeper.session.timeout"] / 1000,
                 operation_timeout_secs=conf["storm.zookeeper.operation.timeout.ms"] / 1000,
                 clock=host.clock,
+                access=access,
             )
         )
 
@@ -252,6 +264,7 @@ class World:
             clock=host.clock,
             peers=SimPeers(self.network),
             trusted=self._trusted(Role.NIMBUS, host),
+            access=state.store._access,  # type: ignore[attr-defined]
         )
         nimbus.access = OpenAccess()
         process.nimbus = nimbus  # type: ignore[attr-defined]
@@ -297,7 +310,7 @@ class World:
         process.resumed.append(lambda: self._woke(process))
         worker = Worker(
             spec,
-            state=self.store(host),
+            state=self.store(host, read_zookeeper_file(spec.zookeeper_file, spec.topology_id)),
             clock=host.clock,
             heartbeats=SimHeartbeats,  # type: ignore[arg-type]
             rings=False,
@@ -401,7 +414,7 @@ class World:
         worker = process.worker  # type: ignore[attr-defined]
         topology_id, tree = worker.spec.topology_id, self.ensemble.tree
         path = f"/assignments/{topology_id}"
-        if tree.exists(path) is None:
+        if tree.stat_of(path) is None:
             return False
         assignment = codec.decode_assignment(path, tree.get(path)[0])
         report = worker._report

@@ -348,14 +348,27 @@ class DevCluster:
 
         wait_for(f"{name} to be gone", gone, timeout_secs, 0.1)
 
+    def zookeeper(self, root: str = "", payload: str | None = None) -> Any:
+        """A started kazoo client. It shows `payload` ("": nothing), by default the daemons' digest
+        if this cluster has one."""
+        from kazoo.client import KazooClient
+
+        if payload is None:
+            digest = self.data_dir / "security" / "zookeeper.digest"
+            payload = digest.read_text().split()[0] if digest.exists() else ""
+        place = self.state()["zookeeper"]
+        client = KazooClient(
+            f"{place['host']}:{place['port']}{root}",
+            auth_data={("digest", payload)} if payload else set(),
+        )
+        client.start(timeout=30)
+        return client
+
     def znodes(self) -> set[str]:
         """Every path in ZooKeeper below the cluster's root."""
-        from kazoo.client import KazooClient
         from kazoo.exceptions import NoNodeError
 
-        zookeeper = self.state()["zookeeper"]
-        client = KazooClient(f"{zookeeper['host']}:{zookeeper['port']}")
-        client.start(timeout=20)
+        client = self.zookeeper()
         there: set[str] = set()
 
         def walk(path: str) -> None:

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from squall_common.cluster.access.digests import StoreAccess
 from squall_common.cluster.store import ConnectionState, NoNodeError, Store
 from squall_common.cluster.stores.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.stores.zookeeper import ZooKeeperStore
@@ -16,7 +17,13 @@ from squall_common.cluster.stores.zookeeper import ZooKeeperStore
 class Ensemble(Protocol):
     """Servers to which a test opens as many clients as it likes."""
 
-    async def open(self, *, session_timeout_secs: float = 2.0) -> Store: ...
+    async def open(
+        self,
+        *,
+        session_timeout_secs: float = 2.0,
+        access: StoreAccess | None = None,
+        is_worker: bool = False,
+    ) -> Store: ...
 
     async def close(self) -> None: ...
 
@@ -32,9 +39,18 @@ class MemoryServers:
         self.ensemble = MemoryEnsemble()
         self.stores: list[MemoryStore] = []
 
-    async def open(self, *, session_timeout_secs: float = 2.0) -> MemoryStore:
+    async def open(
+        self,
+        *,
+        session_timeout_secs: float = 2.0,
+        access: StoreAccess | None = None,
+        is_worker: bool = False,
+    ) -> MemoryStore:
         store = MemoryStore(
-            self.ensemble, session_timeout_secs=session_timeout_secs, operation_timeout_secs=3.0
+            self.ensemble,
+            session_timeout_secs=session_timeout_secs,
+            operation_timeout_secs=3.0,
+            access=access,
         )
         self.stores.append(store)
         await store.start()
@@ -57,12 +73,20 @@ class RealServers:
         self.root = root
         self.stores: list[ZooKeeperStore] = []
 
-    async def open(self, *, session_timeout_secs: float = 2.0) -> ZooKeeperStore:
+    async def open(
+        self,
+        *,
+        session_timeout_secs: float = 2.0,
+        access: StoreAccess | None = None,
+        is_worker: bool = False,
+    ) -> ZooKeeperStore:
         store = ZooKeeperStore(
             self.address,
             root=self.root,
             session_timeout_secs=session_timeout_secs,
             operation_timeout_secs=3.0,
+            access=access,
+            is_worker=is_worker,
         )
         self.stores.append(store)
         await store.start()

@@ -28,6 +28,7 @@ from squall_common.authentication.worker_identity import (
     worker_credentials,
 )
 from squall_common.client.reporting import Connect, ReportSender, connect_by
+from squall_common.cluster.access.digests import StoreAccess
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import ConnectionLostError, StoreError
 from squall_common.cluster.values import (
@@ -51,6 +52,7 @@ from squall_common.topology.model import WorkerSlot
 from squall_common.worker_files.heartbeat_file import Phase
 from squall_common.worker_files.launch_spec import LaunchSpec
 from squall_common.worker_files.watch_file import Pace, read_watch
+from squall_common.worker_files.zookeeper_file import ZooKeeperFile
 from squall_worker.cluster.first_reading import FirstReader, FirstReading
 from squall_worker.cluster.pause_detector import PauseDetector
 from squall_worker.cluster.peers import LOOK_SECS, Peers, refuses
@@ -109,6 +111,8 @@ _LOG_SECS = 5.0
 _DOUBT_SECS = 1.0
 # How often a heartbeat is sent while Nimbus waits for the topology to drain.
 _DRAIN_REPORT_SECS = 1.0
+# How often a worker looks for another digest to show to ZooKeeper.
+_DIGEST_SECS = 1.0
 _RECEIVE_BYTES = 1024 * 1024
 # How long errors that are on their way to ZooKeeper get when the process ends.
 _REPORT_SECS = 2.0
@@ -194,12 +198,13 @@ class Worker:
         self._log_levels = LogLevels()
         self._log_config: LogConfig | None = None
         self._log_reset: asyncio.TimerHandle | None = None
+        self._digest = ZooKeeperFile(spec.zookeeper_file, spec.topology_id)
         self._watchdog = Watchdog(
             self._loop,
             self._clock,
             record=self._errors.record,
-            send=send or send_aside(self._options, spec.topology_id),
-            ask=ask or ask_aside(self._options, spec.topology_id),
+            send=send or send_aside(self._options, spec.topology_id, self._digest),
+            ask=ask or ask_aside(self._options, spec.topology_id, self._digest),
         )
         self._credentials = CredentialsFile(spec.credentials_file, spec.topology_id)
         self._identity: IdentityTokens | None = None  # of a topology that declares audiences
@@ -415,7 +420,7 @@ class Worker:
     async def _connect(self) -> None:
         """The first connection to ZooKeeper, however long it takes."""
         if self._state is None:
-            self._state = ClusterState.of(self._options)
+            self._state = ClusterState.of(self._options, self._read_digest())
         if self.spec.ca is not None:
             # Imported only where a cluster is secured: it takes some 40 ms.
             from squall_worker.cluster.signed import signed_state
@@ -429,6 +434,23 @@ class Worker:
         )
         self._connected.set()
         self._changed.set()  # a worker that started without it reads now
+        self._tasks.every("digest", _DIGEST_SECS, self._follow_digest)
+
+    def _read_digest(self) -> StoreAccess | None:
+        """What is shown to ZooKeeper; None if there is nothing, or if it cannot be read."""
+        try:
+            return self._digest.read()
+        except (OSError, ValueError) as error:
+            log.error("zookeeper_digest_unreadable", error=error)
+            return None
+
+    async def _follow_digest(self) -> None:
+        """Show ZooKeeper what the supervisor has given to this worker since."""
+        assert self._state is not None
+        try:
+            self._digest.follow(self._state.store.authenticate)
+        except (OSError, ValueError) as error:
+            log.error("zookeeper_digest_unreadable", error=error)
 
     async def _log_while(self, work: Coroutine[Any, Any, T], event: str, **keys: object) -> T:
         """Await `work`, and log every few seconds that it is still awaited."""

@@ -15,6 +15,8 @@ from squall_common.errors import SquallError
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
+    from squall_common.cluster.access.digests import StoreAccess
+
 
 @contextlib.contextmanager
 def zookeeper(
@@ -30,10 +32,14 @@ def zookeeper(
     import logging
 
     from kazoo.client import KazooClient
-    from kazoo.exceptions import KazooException
+    from kazoo.exceptions import KazooException, NoAuthError
     from kazoo.handlers.threading import KazooTimeoutError
 
+    from squall_common.cluster.access.configured import daemon_access
+
     options = settings.client()
+    own = servers is None
+    access = daemon_access(options) if own else None
     if servers is None:
         port = options.storm_zookeeper_port
         hosts = [f"[{one}]" if ":" in one else one for one in options.storm_zookeeper_servers]
@@ -46,6 +52,7 @@ def zookeeper(
         hosts=servers + ("" if root == "/" else root),
         timeout=options.storm_zookeeper_session_timeout / 1000,
         logger=quiet,
+        auth_data=set() if access is None else {("digest", one) for one in access.payloads},
     )
     try:
         client.start(timeout_secs or options.storm_zookeeper_connection_timeout / 1000)
@@ -56,12 +63,38 @@ def zookeeper(
             hint="storm.zookeeper.servers and storm.zookeeper.port say where it is looked for",
         ) from error
     try:
+        if access is not None and below_root:
+            client.default_acl = _default_acl(client, access)
         yield client
+    except NoAuthError as error:
+        raise SquallError(
+            "ZooKeeper refused it: not allowed", hint=_NEEDS_DIGEST if own else None
+        ) from error
     except KazooException as error:
         raise SquallError(f"ZooKeeper refused it: {reason(error)}") from error
     finally:
         client.stop()
         client.close()
+
+
+_NEEDS_DIGEST = (
+    "Its nodes are the daemons'. Run it on a node of the cluster, or with the daemons' "
+    "storm.zookeeper.auth.payload.file."
+)
+
+
+def _default_acl(client: KazooClient, access: StoreAccess) -> list[Any] | None:
+    """The list of nodes that a command makes: the daemons', once the cluster is closed."""
+    from kazoo.exceptions import NoNodeError
+    from kazoo.security import ACL, Id
+
+    try:
+        acls, _ = client.get_acls("/")
+    except NoNodeError:
+        return None
+    if any(acl.id.scheme == "world" for acl in acls):
+        return None
+    return [ACL(one.rights, Id(one.who.scheme, one.who.id)) for one in access.lists.of("/")]
 
 
 def reason(error: Exception) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,6 +26,25 @@ def command() -> None:
 
 command.add_command(ca)
 command.add_command(secure)
+
+
+@command.command("zookeeper-digest")
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--replace", is_flag=True, help="Put a new one before those that FILE has.")
+def zookeeper_digest(file: Path, replace: bool) -> None:
+    """Make the digest by which daemons prove to ZooKeeper who they are.
+
+    FILE is for storm.zookeeper.auth.payload.file, the same on every node.
+    """
+    from squall_cli.secure.zookeeper_digest import make_digest, replace_digest
+
+    if replace:
+        replace_digest(file)
+        say(f"{file} has a new digest, and those that are still accepted below it.")
+        say("Copy it to every node; restart the supervisors, then each Nimbus (docs/security.md).")
+    else:
+        make_digest(file)
+        say(f"storm.zookeeper.auth.payload.file: {file.absolute()}")
 
 
 def _check_name(_ctx: click.Context, _param: click.Parameter, value: str) -> str:

@@ -42,6 +42,8 @@ _DECIDED_HERE = {
     "ui.port": "--free-ports",
     "logviewer.port": "--free-ports",
     "logviewer.log.dirs": None,
+    "storm.zookeeper.auth.payload": "--secure",
+    "storm.zookeeper.auth.payload.file": "--secure",
     "storm.security.ca": "--secure",
     "storm.security.certificate": "--secure",
     "storm.security.key": "--secure",
@@ -114,6 +116,11 @@ class DevPlan:
         return self.data_dir / "security"
 
     @property
+    def digest_file(self) -> Path:
+        """By which the daemons of a secured cluster prove to ZooKeeper who they are."""
+        return self.security / "zookeeper.digest"
+
+    @property
     def token_file(self) -> Path:
         """The token of whoever runs a secured cluster."""
         return self.security / "token"
@@ -181,6 +188,7 @@ class DevPlan:
         return {
             "storm.security.ca": str(self.security / "ca" / "ca.pem"),
             "storm.security.token.file": str(self.token_file),
+            "storm.zookeeper.auth.payload.file": str(self.digest_file),
         }
 
     def nimbus_conf(self) -> dict[str, Any]:

@@ -53,7 +53,7 @@ async def _serves(port: int) -> bool:
 async def registered_supervisors(plan: DevPlan) -> dict[int, tuple[str, int | None]]:
     """Wait until every supervisor of the plan is registered in ZooKeeper; return id and Thrift
     port by the supervisor's number. Their slots distinguish them."""
-    from squall_common.cluster import connect
+    from squall_common.cluster.connecting import connect
 
     by_slots = {supervisor.slots: supervisor.number for supervisor in plan.supervisors}
     state = connected = await connect(plan.nimbus_conf())

@@ -12,6 +12,7 @@ from typing import Any
 from squall_cli.dev.plan import DevPlan
 from squall_cli.secure.authority_folder import CA_DAYS, CERTIFICATE_DAYS, AuthorityFolder
 from squall_cli.secure.tokens import create_token, keep_token
+from squall_cli.secure.zookeeper_digest import make_digest
 from squall_common.config.options.typed import ClientOptions
 from squall_common.daemon.ports import LOOPBACK
 from squall_common.security.certificates import CertificateError, check_issued, read_certificate
@@ -23,11 +24,13 @@ _TOKEN_SECS = 12 * 3600
 
 
 def make_identities(plan: DevPlan) -> None:
-    """Make what the cluster lacks: the CA, and certificates that end within a week. Raises
-    SquallError."""
+    """Make what the cluster lacks: the CA, the digest for ZooKeeper, and certificates that end
+    within a week. Raises SquallError."""
     folder = AuthorityFolder(plan.security / "ca")
     if not (folder.path / "ca.key").exists():
         folder.create(_CLUSTER, days=CA_DAYS)
+    if not plan.digest_file.exists():
+        make_digest(plan.digest_file)
     names = {
         (Role.NIMBUS, "nimbus"),
         (Role.DRPC, "drpc"),

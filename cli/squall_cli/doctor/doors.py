@@ -220,6 +220,7 @@ def _zookeeper(facts: Facts) -> Door:
             "zookeeper",
             State.OPEN,
             f"Whoever reaches ZooKeeper can {' and '.join(facts.zookeeper)} the cluster's state.",
-            "close its ports to everyone but the nodes of the cluster",
+            "set storm.zookeeper.auth.payload.file on every node (docs/security.md), and close its "
+            "ports to everyone but them",
         )
     return Door("zookeeper", State.CLOSED, "ZooKeeper gives strangers nothing of the cluster.")

@@ -71,6 +71,7 @@ def _files(conf: Mapping[str, Any], options: NimbusOptions) -> Iterator[File]:
         (options.storm_security_key, "the key", True),
         (options.storm_security_ca, "the CA's certificate", False),
         (options.storm_security_certificate, "the certificate", False),
+        (options.storm_zookeeper_auth_payload_file, "the digest for ZooKeeper", True),
         (options.storm_security_revoked, "the list of revoked certificates", False),
         (options.java_security_auth_login_config, "the JAAS file", has_secrets),
         (token, "the token", True),

@@ -43,10 +43,13 @@ def secure() -> None:
 @authority_option
 @settings_options
 def begin(settings: Settings, folder: Path, owners: tuple[str, ...]) -> None:
-    """Show what there is, and make the daemons' certificates.
+    """Show what there is, and make the daemons' certificates and their digest for ZooKeeper.
 
     Repeat it until every topology has an owner, and whenever something has changed.
     """
+    from squall_cli.secure.zookeeper_digest import FILE as DIGEST_FILE
+    from squall_cli.secure.zookeeper_digest import make_digest
+
     named = {}
     for one in owners:
         name, equals, user = one.partition("=")
@@ -59,6 +62,9 @@ def begin(settings: Settings, folder: Path, owners: tuple[str, ...]) -> None:
         found = procedure.begun(topologies, _nodes(client), _nimbuses(client), named)
         _withdraw(client)
     _issue(found, folder)
+    (folder / _ISSUED).mkdir(mode=0o700, exist_ok=True)
+    if not (folder / _ISSUED / DIGEST_FILE).exists():
+        make_digest(folder / _ISSUED / DIGEST_FILE)
     _write(found, folder)
     for topology in found.topologies:
         say(f"{printable(topology.id)}: {found.owner(topology) or 'whose is it? (--owner)'}")
@@ -67,7 +73,8 @@ def begin(settings: Settings, folder: Path, owners: tuple[str, ...]) -> None:
     say(
         f"The daemons' certificates are in {folder / _ISSUED}: take them to their machines, and set"
     )
-    say("  storm.security.ca, storm.security.certificate and storm.security.key there.")
+    say("  storm.security.ca, storm.security.certificate and storm.security.key there;")
+    say(f"  and storm.zookeeper.auth.payload.file: {DIGEST_FILE}, the same on all machines.")
     say("Then stop every Nimbus (workers run on), and run 'storm admin secure confirm'.")
 
 

@@ -23,6 +23,9 @@ LEADER_EPOCH = "/leader-epoch"
 # Ours: outlives its topology.
 CHECKPOINTS = "/checkpoints"
 
+# What Nimbus puts there for a topology that has none yet, where workers may not make nodes.
+NO_RECORD = b"no checkpoint yet"
+
 _ROOT = re.compile("[0-9a-f]{16}")
 
 # Made when a daemon starts, so that what lies below needs no care for parents.

@@ -25,10 +25,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from squall_common.cluster import blob_codec, codec, paths
+from squall_common.cluster.access.digests import StoreAccess
 from squall_common.cluster.codec import CorruptStateError
 from squall_common.cluster.decoded import DecodedValues
 from squall_common.cluster.store import (
     NODE_BYTES_MAX,
+    AccessDeniedError,
     BadVersionError,
     ConnectionLostError,
     Create,
@@ -114,14 +116,16 @@ class ClusterState:
         self.store = store
         self._closed = False
         self._stats_left_out: set[str] = set()  # heartbeats' paths; warned of
+        self._left_behind: set[str] = set()  # likewise: paths that could not be deleted
         self._assignments: DecodedValues[Assignment] = DecodedValues()
 
     @classmethod
-    def of(cls, options: ZooKeeperOptions) -> ClusterState:
-        """The state that the `storm.zookeeper.*` options name; not connected yet."""
+    def of(cls, options: ZooKeeperOptions, access: StoreAccess | None = None) -> ClusterState:
+        """The state that the `storm.zookeeper.*` options name; not connected yet. `access` says
+        how this process proves to ZooKeeper who it is."""
         from squall_common.cluster.stores.zookeeper import ZooKeeperStore
 
-        return cls(ZooKeeperStore.of(options))
+        return cls(ZooKeeperStore.of(options, access))
 
     async def start(self) -> None:
         """Connect and make the parents of all that is kept. Waits for ZooKeeper, also for one that
@@ -190,12 +194,24 @@ class ClusterState:
         `create_topology` brings one to life."""
         await self._transact([Set(paths.storm(topology_id), codec.encode_storm_base(base))], guard)
 
-    async def remove_topology(self, topology_id: str, *, guard: Guard | None = None) -> None:
+    async def remove_topology(self, topology_id: str, *, guard: Guard | None = None) -> bool:
         """Delete all that is kept of a topology, its assignment first and /storms/ID last. A crash
         in the middle leaves /storms/ID, so that the next leader does it again; so may the caller
-        after any error. Fine when nothing is there."""
+        after any error. Fine when nothing is there. Returns whether nothing is left: its workers
+        may have made nodes that only they can delete, which keep no one else from anything."""
+        nothing_left = True
         for parent in paths.OF_TOPOLOGY:
-            await self._delete_tree(f"{parent}/{topology_id}", guard)
+            path = f"{parent}/{topology_id}"
+            try:
+                await self._delete_tree(path, guard)
+            except (AccessDeniedError, NotEmptyError) as error:
+                if parent not in (paths.WORKERBEATS, paths.ERRORS):
+                    raise
+                nothing_left = False
+                if path not in self._left_behind:
+                    self._left_behind.add(path)
+                    log.error("nodes_left_behind", path=path, error=error)
+        return nothing_left
 
     async def topologies_with_state(self) -> set[str]:
         """Ids for which anything is kept, whether /storms/ID exists or not."""
@@ -383,17 +399,26 @@ class ClusterState:
         return True
 
     async def errors(self, topology_id: str, component: str) -> list[ErrorInfo]:
-        """A component's errors, newest first."""
+        """A component's errors that can be read, newest first."""
         parent = paths.component_errors(topology_id, component)
-        names = sorted(await self._names(parent), key=_sequence_of, reverse=True)
-        found = await asyncio.gather(
-            *(self._read(f"{parent}/{name}", codec.decode_error) for name in names)
+        try:
+            names = sorted(await self._names(parent), key=_sequence_of, reverse=True)
+        except AccessDeniedError as error:
+            log.error("value_unreadable", path=parent, error=error)
+            return []
+        found = await self._each(
+            names, lambda name: self._read(f"{parent}/{name}", codec.decode_error)
         )
-        return [one[0] for one in found if one is not None]
+        return [one[0] for one in found.values() if not isinstance(one, CorruptStateError)]
 
     async def last_error(self, topology_id: str, component: str) -> ErrorInfo | None:
-        """The error that a component reported last."""
-        found = await self._read(paths.last_error(topology_id, component), codec.decode_error)
+        """The error that a component reported last, if it can be read."""
+        path = paths.last_error(topology_id, component)
+        try:
+            found = await self._read(path, codec.decode_error)
+        except AccessDeniedError as error:
+            log.error("value_unreadable", path=path, error=error)
+            return None
         return None if found is None else found[0]
 
     async def all_errors(self, topology_id: str) -> dict[str, list[ErrorInfo]]:
@@ -592,6 +617,9 @@ class ClusterState:
         found = await read_each(names, read)
         values: dict[str, _T | CorruptStateError] = {}
         for name, one in found.items():
+            if isinstance(one, AccessDeniedError):
+                # Whoever may create a node may close it to everyone else.
+                one = CorruptStateError(name, str(one))
             if isinstance(one, CorruptStateError):
                 log.error("value_unreadable", path=one.path, error=one.reason)
                 values[name] = one
@@ -670,6 +698,8 @@ class ClusterState:
             names = await self.store.children(path)
         except NoNodeError:
             return []
+        except AccessDeniedError:
+            names = []  # to delete it takes no right on it, if there is nothing below it
         below = await asyncio.gather(*(self._deletions(f"{path}/{name}") for name in names))
         return [op for ops in below for op in ops] + [Delete(path)]
 

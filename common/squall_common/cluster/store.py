@@ -16,6 +16,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from squall_common.cluster.access.digests import StoreAccess
+from squall_common.cluster.access.lists import AccessList
+
 # ZooKeeper closes the connection on a request of 1 MiB or more without saying why: a larger value
 # is refused here with a clear error first (some room is left for the path and the request header).
 NODE_BYTES_MAX = 1_000_000
@@ -52,6 +55,11 @@ class EphemeralParentError(StoreError):
 
 class ValueTooLargeError(StoreError):
     """The value, or the values of a transaction together, have more than NODE_BYTES_MAX bytes."""
+
+
+class AccessDeniedError(StoreError):
+    """The node's access list does not allow it. With a digest that is not the cluster's, ZooKeeper
+    accepts a session all the same, and answers this to what it asks for."""
 
 
 class ConnectionLostError(StoreError):
@@ -248,6 +256,28 @@ class Store(Protocol):
 
     async def transaction(self, ops: Sequence[Op]) -> None:
         """All of `ops`, or none: raises the error of the first that fails."""
+        ...
+
+    @property
+    def makes_lists(self) -> bool:
+        """Whether nodes that this session creates get access lists."""
+        ...
+
+    def begin_lists(self) -> None:
+        """From now on they get them; without a StoreAccess nothing happens."""
+        ...
+
+    def authenticate(self, access: StoreAccess) -> None:
+        """Prove who this is by `access` as well, in this session and those that follow."""
+        ...
+
+    async def access_list(self, path: str) -> AccessList:
+        """A node's access list, which takes the right to read or to administer it; without the
+        latter, ids of digests are masked."""
+        ...
+
+    async def set_access_list(self, path: str, acl: AccessList) -> None:
+        """Replace it, which takes the right to administer the node."""
         ...
 
     def put_nowait(self, path: str, value: bytes) -> None:

@@ -18,6 +18,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from squall_common.config.options.declared.storm import OF_DAEMONS
+
 # A site's own keys that its workers get as well.
 EXTRA_KEYS = "supervisor.worker.conf.keys"
 
@@ -114,7 +116,7 @@ WORKER_KEYS = (
 
 def worker_conf(node_conf: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a node's configuration that its workers get."""
-    wanted = WORKER_KEYS.union(node_conf.get(EXTRA_KEYS) or ())
+    wanted = WORKER_KEYS.union(node_conf.get(EXTRA_KEYS) or ()) - OF_DAEMONS
     return {
         key: value
         for key, value in node_conf.items()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 RESERVED_NAMES = frozenset(
     {"launch.json", "worker.json", "heartbeat", "heartbeat-report", "heartbeat-report.new", "pids",
      "tmp", "artifacts", "resources", "blobs.json", "curve.key",
-     "credentials.json", "dump-stacks", "dump-heap",
+     "credentials.json", "zookeeper.json", "dump-stacks", "dump-heap",
      "dump-samples"}
 )  # fmt: skip
 _NAME_BYTES_MAX = 200  # room for a suffix of ours within NAME_MAX

@@ -16,6 +16,7 @@ from typing import Any
 from squall_common.daemon.files import write_atomic
 from squall_common.security.credentials import CREDENTIALS_FILE
 from squall_common.security.curve import KEY_FILE
+from squall_common.worker_files.zookeeper_file import ZOOKEEPER_FILE
 
 IDENTITY_FILE = "identity.json"
 IN_HAND_FILE = "in_hand"
@@ -47,6 +48,8 @@ class LaunchSpec:
     `daemon_conf` is what the supervisor's configuration has for workers
     (`squall_common.config.for_workers`). `ca` is the certificate of the cluster's CA in PEM, by
     which a worker of a secured cluster tells what Nimbus has signed; None in an open one.
+    `shows_digest`: this version's workers show ZooKeeper the digest in their `zookeeper_file`, as
+    soon as they have one; those of earlier versions do not.
     """
 
     topology_id: str
@@ -61,6 +64,7 @@ class LaunchSpec:
     daemon_conf: dict[str, Any]
     secured: bool = False  # whether the worker proves who it is, by its `identity_file`
     ca: str | None = None
+    shows_digest: bool = True
 
     @property
     def heartbeat_file(self) -> Path:
@@ -84,6 +88,12 @@ class LaunchSpec:
         """By which it proves who it is (`squall_common.authentication.worker_identity`); comes
         some moments after the start."""
         return self.worker_dir / IDENTITY_FILE
+
+    @property
+    def zookeeper_file(self) -> Path:
+        """By which it proves to ZooKeeper which topology it belongs to, if the cluster's daemons
+        do (`zookeeper_file`)."""
+        return self.worker_dir / ZOOKEEPER_FILE
 
     @property
     def in_hand_file(self) -> Path:
@@ -115,6 +125,7 @@ class LaunchSpec:
             "daemon_conf": self.daemon_conf,
             "secured": self.secured,
             "ca": self.ca,
+            "shows_digest": self.shows_digest,
         }
         write_atomic(path, json.dumps(value, indent=1).encode(), mode=0o600)
 
@@ -141,4 +152,5 @@ class LaunchSpec:
             daemon_conf=value["daemon_conf"],
             secured=value.get("secured", False),
             ca=value.get("ca"),
+            shows_digest=value.get("shows_digest", False),
         )

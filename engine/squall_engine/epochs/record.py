@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from squall_common.cluster import paths
 from squall_common.cluster.store import (
     BadVersionError,
     NodeExistsError,
@@ -95,7 +96,11 @@ class RecordZnode:
     async def _read(self) -> tuple[Record, int]:
         try:
             data, stat = await self._store.get(self._path)
-            found, version = _decode(data, f"the znode {self._path}"), stat.version
+            version = stat.version
+            if data == paths.NO_RECORD:  # Nimbus has made it, where workers may not
+                found = Record(history=new_history(self._topology))
+            else:
+                found = _decode(data, f"the znode {self._path}")
         except NoNodeError:
             found, version = Record(history=new_history(self._topology)), _ANY
         except StoreError as error:

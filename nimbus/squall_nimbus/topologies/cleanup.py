@@ -95,8 +95,8 @@ class Cleanup:
             async with _alone(topology_id):
                 if topology_id in self._submitting or await self._state.storm_base(topology_id):
                     continue
-                await self._state.remove_topology(topology_id, guard=fence)
-                log.info("leftover_state_removed", topology_id=topology_id)
+                if await self._state.remove_topology(topology_id, guard=fence):
+                    log.info("leftover_state_removed", topology_id=topology_id)
         now = self._clock.monotonic()
         ownerless = with_code - live - busy
         self._ownerless_since = {i: self._ownerless_since.get(i, now) for i in ownerless}

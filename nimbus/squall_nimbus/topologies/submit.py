@@ -112,8 +112,10 @@ class Submitter:
         submitting: set[str],
         quotas: TopologyQuotas,
         audience_problems: Callable[[Sequence[str], str | None, str], list[str]] = no_audiences,
+        prepare: Callable[[str, Mapping[str, Any]], Awaitable[None]] | None = None,
         record_event: Callable[[str, str, str], None] = lambda topology_id, name, text: None,
     ) -> None:
+        """`prepare` is awaited with a topology's id and configuration before it is created."""
         self._record_event = record_event
         self._state = state
         self._topology_store = topology_store
@@ -126,6 +128,7 @@ class Submitter:
         self._conf = conf  # below that of each topology
         self._clock = clock
         self._fence = fence
+        self._prepare = prepare
         self._packages = PackageChecks()
         self._count = 0
         self._checks = asyncio.Semaphore(_CHECKS_AT_ONCE)
@@ -318,6 +321,8 @@ class Submitter:
                 stored += (await self._credentials.write(topology.id, credentials),)
             await self._replication.publish(stored, fence)
             base = self._base(submission, topology)
+            if self._prepare is not None:
+                await self._prepare(topology.id, topology.conf)
             await self._state.create_topology(topology.id, base, guard=fence)
         except (ConnectionLostError, NotLeaderError):
             # A write on its way may still arrive. (The same holds if this task is cancelled.) The

@@ -11,6 +11,8 @@ of the topology runs.
         curve.key     0600: the topology's key, if it has one (squall_common.security.curve)
         credentials.json   0600: its credentials, if it has any
                       (squall_common.security.credentials)
+        zookeeper.json   0600: its digest for ZooKeeper, if the cluster has one
+                      (squall_common.worker_files.zookeeper_file)
         worker.json   the supervisor's notes (worker_record)
         heartbeat     written by the worker (squall_common.worker_files.heartbeat_file)
         in_hand       written by the worker, for the one that replaces it
@@ -33,6 +35,7 @@ from squall_common.daemon.files import make_dirs, write_atomic
 from squall_common.daemon.logs import get_logger
 from squall_common.security.credentials import CREDENTIALS_FILE
 from squall_common.worker_files.launch_spec import LAST_KNOWN_FILE, LaunchSpec
+from squall_common.worker_files.zookeeper_file import ZOOKEEPER_FILE
 from squall_supervisor.blobs.cache import LINKS_FILE
 from squall_supervisor.confine.confinement import UNCONFINED, Confinement
 from squall_supervisor.confine.ownership import give_away, make_own
@@ -46,7 +49,16 @@ log = get_logger(__name__)
 
 # Files in a worker's folder that stay the supervisor's, whichever user the worker runs as: those
 # that the supervisor reads again and trusts.
-_OURS = frozenset({LAUNCH_FILE, RECORD_FILE, LINKS_FILE, LAST_KNOWN_FILE, CREDENTIALS_FILE})
+_OURS = frozenset(
+    {
+        LAUNCH_FILE,
+        RECORD_FILE,
+        LINKS_FILE,
+        LAST_KNOWN_FILE,
+        CREDENTIALS_FILE,
+        ZOOKEEPER_FILE,
+    }
+)
 
 WorkerCommand = Callable[[LaunchSpec, Path], list[str]]
 
@@ -76,11 +88,13 @@ def start_worker(
     link_blobs: Callable[[Path], None] | None = None,
     key_file: Path | None = None,
     credentials_file: Path | None = None,
+    zookeeper_file: bytes | None = None,
     before: bytes | None = None,
     last_known: bytes | None = None,
 ) -> WorkerProcess:
     """Make a worker's folders and files and start it; `link_blobs` puts its blobs into its folder,
-    `key_file` and `credentials_file` are its topology's, `before` is what the worker before it
+    `key_file` and `credentials_file` are its topology's, `zookeeper_file` is the content of its
+    own (`ZOOKEEPER_FILE`), `before` is what the worker before it
     left, `last_known` is what it starts from without ZooKeeper. Blocks for some fsyncs: call it in
     a thread.
 
@@ -103,6 +117,8 @@ def start_worker(
             write_atomic(spec.key_file, key_file.read_bytes(), mode=0o600)
         if credentials_file is not None:
             write_atomic(spec.credentials_file, credentials_file.read_bytes(), mode=0o600)
+        if zookeeper_file is not None:
+            write_atomic(spec.zookeeper_file, zookeeper_file, mode=0o600)
         spec.write(launch_file)
         record.write(worker_dir)
         # Last, and only if there is room: on a full disk a worker that starts matters more.

@@ -49,4 +49,6 @@ class Node:
     # A topology as last read (squall_common.worker_files.last_known), for its workers; called in
     # threads.
     last_known: Callable[[str], bytes | None] = lambda topology_id: None
+    # What a topology's workers show to ZooKeeper (squall_common.worker_files.zookeeper_file).
+    zookeeper_file: Callable[[str], bytes | None] = lambda topology_id: None
     secured: bool = False  # whether the cluster is: its workers prove who they are

@@ -132,6 +132,7 @@ def _start(
             link_blobs=link_blobs,
             key_file=topology.key_file,
             credentials_file=topology.credentials_file,
+            zookeeper_file=node.zookeeper_file(spec.topology_id),
             before=request.before,
             last_known=node.last_known(spec.topology_id),
         )

@@ -16,7 +16,7 @@ from kazoo.protocol.states import KeeperState
 from tests.support.stores import States, Watched, eventually, value_of
 
 from squall_cli.cluster.zookeeper import DevZooKeeper
-from squall_common.cluster import connect
+from squall_common.cluster.connecting import connect
 from squall_common.cluster.leader import LeaderElection, Leadership
 from squall_common.cluster.store import ConnectionLostError, ConnectionState, Create
 from squall_common.cluster.stores import kazoo_link

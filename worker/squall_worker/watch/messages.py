@@ -16,6 +16,7 @@ from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import Store, StoreError
 from squall_common.config.options.typed import WorkerOptions
 from squall_common.daemon.logs import get_logger
+from squall_common.worker_files.zookeeper_file import ZooKeeperFile
 
 log = get_logger(__name__)
 
@@ -86,12 +87,12 @@ class MessageNames:
             self._names = dict(list(kept.items())[-_NAMES_MAX:])
 
 
-def ask_aside(options: WorkerOptions, topology_id: str) -> Ask:
+def ask_aside(options: WorkerOptions, topology_id: str, digest: ZooKeeperFile) -> Ask:
     """Asks with a temporary loop and ZooKeeper session of its own."""
 
     def ask(roots: Collection[int], secs: float) -> Mapping[int, str]:
         async def run() -> Mapping[int, str]:
-            state = ClusterState.of(options)
+            state = ClusterState.of(options, digest.read())
             try:
                 async with asyncio.timeout(secs):
                     await state.store.start()

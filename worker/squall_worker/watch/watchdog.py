@@ -31,6 +31,7 @@ from squall_common.config.options.typed import WorkerOptions
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
 from squall_common.daemon.output.printing import print_if_possible
+from squall_common.worker_files.zookeeper_file import ZooKeeperFile
 from squall_worker.watch.messages import ASK_SECS, Ask, MessageNames
 from squall_worker.watch.stalls import Notice, StallWatch, Step, counted_secs
 
@@ -219,12 +220,12 @@ def dump_when_silent(secs: float) -> None:
         faulthandler.dump_traceback_later(secs)
 
 
-def send_aside(options: WorkerOptions, topology_id: str) -> Send:
+def send_aside(options: WorkerOptions, topology_id: str, digest: ZooKeeperFile) -> Send:
     """Reports with a temporary loop and ZooKeeper session of its own."""
 
     def send(errors: Errors, secs: float) -> None:
         async def report() -> None:
-            state = ClusterState.of(options)
+            state = ClusterState.of(options, digest.read())
             try:
                 async with asyncio.timeout(secs):
                     await state.store.start()

@@ -17,7 +17,7 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from kazoo.client import KazooClient
@@ -64,7 +64,9 @@ class KazooLink:
         *,
         session_timeout_secs: float,
         connection_timeout_secs: float,
+        payloads: Collection[str] = (),
     ) -> None:
+        """`payloads` (USER:PASSWORD) are shown to the server in each connection."""
         self._listener = listener
         servers = len(hosts.split(","))
         # kazoo lets one server that swallows packets use up the whole session timeout.
@@ -84,6 +86,7 @@ class KazooLink:
             handler=self._handler,
             connection_retry=retry,
             logger=_kazoo_log,
+            auth_data={("digest", payload) for payload in payloads},
         )
         self.client._connection = _Connection(self.client, retry.copy(), listener)
         self.client.add_listener(self._state_changed)
@@ -109,6 +112,15 @@ class KazooLink:
         queued = self.client.queued
         queued.result = None
         return request(), queued.result
+
+    def authenticate(self, payload: str) -> None:
+        """Show another payload (USER:PASSWORD), in this connection and those that follow."""
+        self.client.add_auth_async("digest", payload)
+
+    @property
+    def refused(self) -> bool:
+        """Whether the server has refused what was shown."""
+        return bool(self.client.client_state == KeeperState.AUTH_FAILED)
 
     def withdraw(self, queued: Any) -> None:
         """Do not send a request any more, if it was not sent yet. Safe from any thread."""

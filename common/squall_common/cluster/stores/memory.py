@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from squall_common.cluster import treewalk
+from squall_common.cluster.access.digests import StoreAccess, identity_of
+from squall_common.cluster.access.lists import OPEN, AccessList, is_open
 from squall_common.cluster.store import (
     ConnectionLostError,
     ConnectionState,
@@ -31,7 +33,7 @@ from squall_common.cluster.store import (
     check_transaction,
     parent_of,
 )
-from squall_common.cluster.stores.tree import Event, EventKind, Tree
+from squall_common.cluster.stores.tree import Client, Event, EventKind, Tree
 from squall_common.daemon.clock import Clock, SystemClock
 
 _T = TypeVar("_T")
@@ -121,7 +123,7 @@ class MemoryEnsemble:
         with self.lock:
             if self._sessions.pop(session, None) is not None:
                 for path in self.tree.owned_by(session):
-                    self._publish(self.tree.apply([Delete(path)], session))
+                    self._publish(self.tree.end(path))
 
     def _publish(self, events: Sequence[Event]) -> None:
         for store in list(self._sessions.values()):
@@ -138,7 +140,11 @@ class MemoryStore:
         session_timeout_secs: float = 20.0,
         operation_timeout_secs: float = 10.0,
         clock: Clock | None = None,
+        access: StoreAccess | None = None,
     ) -> None:
+        """`access` says how to prove who this is."""
+        self._access = access
+        self._makes_lists = False
         self._ensemble = ensemble
         self._clock = clock or SystemClock()
         self._session_timeout_secs = session_timeout_secs
@@ -172,6 +178,7 @@ class MemoryStore:
             self._loop_thread = threading.get_ident()
             self._ensemble._join(self)
         await self._connected.wait()
+        self._make_root_list()
 
     async def close(self) -> None:
         if self._closed:
@@ -216,7 +223,7 @@ class MemoryStore:
         check_path(path)
         await self._request()
         with self._ensemble.lock:
-            found = self._ensemble.tree.get(path)
+            found = self._ensemble.tree.get(path, self._client())
             self._watch(_DATA, path, watch)
         await self._answer()
         return found
@@ -226,7 +233,7 @@ class MemoryStore:
         await self._request()
         with self._ensemble.lock:
             self._watch(_DATA, path, watch)
-            stat = self._ensemble.tree.exists(path)
+            stat = self._ensemble.tree.exists(path, self._client())
         await self._answer()
         return stat
 
@@ -234,7 +241,7 @@ class MemoryStore:
         check_path(path)
         await self._request()
         with self._ensemble.lock:
-            names = self._ensemble.tree.children(path)
+            names = self._ensemble.tree.children(path, self._client())
             self._watch(_CHILDREN, path, watch)
         await self._answer()
         return names
@@ -270,7 +277,9 @@ class MemoryStore:
 
         def write() -> Stat:
             self._apply_one(Set(path, value, version))
-            return self._ensemble.tree.get(path)[1]
+            stat = self._ensemble.tree.stat_of(path)
+            assert stat is not None
+            return stat
 
         return await self._write(write)
 
@@ -331,7 +340,7 @@ class MemoryStore:
                 raise ConnectionLostError("the answer was lost")
 
     def _apply(self, ops: Sequence[Op]) -> None:
-        self._ensemble._publish(self._ensemble.tree.apply(ops, self._session))
+        self._ensemble._publish(self._ensemble.tree.apply(ops, self._client()))
 
     def _apply_one(self, op: Op) -> None:
         try:
@@ -341,11 +350,65 @@ class MemoryStore:
             raise
 
     def _put(self, path: str, value: bytes) -> None:
-        exists = self._ensemble.tree.exists(path) is not None
+        exists = self._ensemble.tree.stat_of(path) is not None
         try:
             self._apply([Set(path, value) if exists else Create(path, value)])
         except StoreError:
             self.put_errors += 1
+
+    # Access lists
+
+    @property
+    def makes_lists(self) -> bool:
+        return self._makes_lists
+
+    def begin_lists(self) -> None:
+        self._makes_lists = self._access is not None
+
+    def authenticate(self, access: StoreAccess) -> None:
+        self._access = access
+
+    async def access_list(self, path: str) -> AccessList:
+        check_path(path)
+        await self._request()
+        with self._ensemble.lock:
+            found = self._ensemble.tree.access_list(path, self._client())
+        await self._answer()
+        return found
+
+    async def set_access_list(self, path: str, acl: AccessList) -> None:
+        check_path(path)
+        await self._write(lambda: self._ensemble.tree.set_access_list(path, acl, self._client()))
+
+    def _client(self) -> Client:
+        access = self._access
+        if access is None:
+            return Client(self._session)
+        return Client(self._session, tuple(map(identity_of, access.payloads)), self._acl_of)
+
+    def _acl_of(self, path: str) -> AccessList:
+        """Here the marker is looked at each time: it costs nothing."""
+        assert self._access is not None
+        if not self._makes_lists:
+            try:
+                marker = self._ensemble.tree.access_list(self._access.marker, self._client())
+            except StoreError:
+                return OPEN
+            self._makes_lists = not is_open(marker)
+        return self._access.lists.of(path) if self._makes_lists else OPEN
+
+    def _make_root_list(self) -> None:
+        """Close an empty tree, as the daemon that makes the root does. Raises AccessDeniedError if
+        it is closed to this one."""
+        access, tree = self._access, self._ensemble.tree
+        if access is None or access.marker != "/":
+            return
+        with self._ensemble.lock:
+            client = self._client()
+            tree.get("/", client)
+            if tree.zxid == 0:
+                tree.set_access_list("/", access.lists.of("/"), client)
+            self._makes_lists = not is_open(tree.access_list("/", client))
 
     # Watches
 

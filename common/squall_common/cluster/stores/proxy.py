@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from squall_common.cluster.access.digests import StoreAccess
+from squall_common.cluster.access.lists import AccessList
 from squall_common.cluster.store import (
     ConnectionState,
     Op,
@@ -97,6 +99,22 @@ class StoreProxy:
 
     async def transaction(self, ops: Sequence[Op]) -> None:
         await self.inner.transaction(ops)
+
+    @property
+    def makes_lists(self) -> bool:
+        return self.inner.makes_lists
+
+    def begin_lists(self) -> None:
+        self.inner.begin_lists()
+
+    def authenticate(self, access: StoreAccess) -> None:
+        self.inner.authenticate(access)
+
+    async def access_list(self, path: str) -> AccessList:
+        return await self.inner.access_list(path)
+
+    async def set_access_list(self, path: str, acl: AccessList) -> None:
+        await self.inner.set_access_list(path, acl)
 
     def put_nowait(self, path: str, value: bytes) -> None:
         self.inner.put_nowait(path, value)

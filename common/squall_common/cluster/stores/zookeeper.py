@@ -15,6 +15,10 @@ What kazoo leaves to its user, and where it is done:
 - Watches do not survive a reconnection: we keep our own list and fire them all.
 - A server that hangs while requests keep coming is never noticed: `_watchdog` cuts the connection.
 - A connection thread that died (a malformed answer) is started anew.
+
+With a StoreAccess, each connection shows its digests, and nodes are made with access lists as soon
+as the node at its marker has one; until then that is looked at every few seconds, since nothing
+announces a change of a list.
 """
 
 from __future__ import annotations
@@ -30,9 +34,13 @@ from typing import Any
 
 import kazoo.exceptions as kz
 from kazoo.protocol.states import EventType
+from kazoo.security import ACL, Id
 
 from squall_common.cluster import treewalk
+from squall_common.cluster.access.digests import StoreAccess
+from squall_common.cluster.access.lists import AccessList, Entry, Identity, is_open
 from squall_common.cluster.store import (
+    AccessDeniedError,
     BadVersionError,
     Check,
     ConnectionLostError,
@@ -67,6 +75,7 @@ _ERRORS: tuple[tuple[type[Exception], type[StoreError]], ...] = (
     (kz.NotEmptyError, NotEmptyError),
     (kz.BadVersionError, BadVersionError),
     (kz.NoChildrenForEphemeralsError, EphemeralParentError),
+    (kz.NoAuthError, AccessDeniedError),
 )
 
 # The server has answered with these, so they prove that the session lives.
@@ -83,6 +92,9 @@ _LOG_SECS = 10.0
 
 # Pause before a connection thread that died is replaced.
 _REVIVE_SECS = 1.0
+
+# How often the marker is looked at while the cluster, or a worker's topology, is open.
+_MARKER_SECS = 5.0
 
 # Part of the session timeout without an answer after which the server is taken to hang. kazoo's
 # own pings, when nothing else is sent, notice it at two thirds as well.
@@ -115,7 +127,8 @@ class ZooKeeperStore:
     """One session with an ensemble; implements `store.Store`.
 
     `hosts` is `host:port,host:port...`. The ensemble may grant another session timeout than the
-    one asked for (between 2 and 20 ticks).
+    one asked for (between 2 and 20 ticks). `access` says how to prove who this is; `is_worker` that
+    it may not look at the root.
     """
 
     def __init__(
@@ -126,8 +139,14 @@ class ZooKeeperStore:
         session_timeout_secs: float = 20.0,
         connection_timeout_secs: float = 15.0,
         operation_timeout_secs: float = 10.0,
+        access: StoreAccess | None = None,
+        is_worker: bool = False,
     ) -> None:
         check_path(root)
+        self._access = access
+        self._is_worker = is_worker
+        self._makes_lists = False
+        self._marking: asyncio.Task[None] | None = None
         self._hosts = hosts
         self._root = "" if root == "/" else root
         self._asked_timeout_secs = session_timeout_secs
@@ -159,7 +178,7 @@ class ZooKeeperStore:
         self.observe: Callable[[str, float], None] | None = None
 
     @classmethod
-    def of(cls, options: ZooKeeperOptions) -> ZooKeeperStore:
+    def of(cls, options: ZooKeeperOptions, access: StoreAccess | None = None) -> ZooKeeperStore:
         """The store that the `storm.zookeeper.*` options name."""
         port = options.storm_zookeeper_port
         servers = [f"[{s}]" if ":" in s else s for s in options.storm_zookeeper_servers]
@@ -169,6 +188,8 @@ class ZooKeeperStore:
             session_timeout_secs=options.storm_zookeeper_session_timeout / 1000,
             connection_timeout_secs=options.storm_zookeeper_connection_timeout / 1000,
             operation_timeout_secs=options.storm_zookeeper_operation_timeout_ms / 1000,
+            access=access,
+            is_worker=isinstance(options, WorkerOptions),
         )
 
     # The session
@@ -186,6 +207,7 @@ class ZooKeeperStore:
                 await self._wait_first_connection()
                 try:
                     await self._make_root()
+                    await self._begin_access()
                     return
                 except ConnectionLostError as error:
                     if self._closed:
@@ -205,6 +227,9 @@ class ZooKeeperStore:
         for timer in (self._deadline, self._watchdog_timer):
             if timer is not None:
                 timer.cancel()
+        if self._marking is not None:
+            self._marking.cancel()
+            await asyncio.gather(self._marking, return_exceptions=True)
         if self._reviving is not None:
             self._reviving.cancel()
             await asyncio.gather(self._reviving, return_exceptions=True)
@@ -275,7 +300,12 @@ class ZooKeeperStore:
         if make_parents:
             await treewalk.make_parents(self, path)
         created: str = await self._request(
-            "create_async", path, value, ephemeral=ephemeral, sequence=sequence
+            "create_async",
+            path,
+            value,
+            acl=self._acl(path),
+            ephemeral=ephemeral,
+            sequence=sequence,
         )
         return created[len(self._root) :]
 
@@ -315,6 +345,76 @@ class ZooKeeperStore:
             put = self._puts.setdefault(path, _Put())
             put.latest = value
             self._send_put(path, put)
+
+    # Access lists
+
+    @property
+    def makes_lists(self) -> bool:
+        return self._makes_lists
+
+    def begin_lists(self) -> None:
+        self._makes_lists = self._access is not None
+
+    def authenticate(self, access: StoreAccess) -> None:
+        known = () if self._access is None else self._access.payloads
+        self._access = access
+        for payload in access.payloads:
+            if payload not in known and self._link is not None:
+                self._link.authenticate(payload)
+        self._look_at_marker_later()
+
+    async def access_list(self, path: str) -> AccessList:
+        check_path(path)
+        found, _ = await self._request("get_acls_async", path)
+        return frozenset(Entry(Identity(one.id.scheme, one.id.id), one.perms) for one in found)
+
+    async def set_access_list(self, path: str, acl: AccessList) -> None:
+        check_path(path)
+        await self._request("set_acls_async", path, _kazoo_acl(acl))
+
+    def _acl(self, path: str) -> list[ACL] | None:
+        """The list of a node that is made now, for kazoo; None: ZooKeeper's own, open to all."""
+        if self._access is None or not self._makes_lists:
+            return None
+        return _kazoo_acl(self._access.lists.of(path))
+
+    async def _begin_access(self) -> None:
+        """Find out whether this session gets in, and whether nodes have lists."""
+        if self._is_worker:
+            self._look_at_marker_later()
+            return
+        try:
+            await self.get("/")
+            if self._access is not None:
+                await self._look_at_marker()
+        except AccessDeniedError as error:
+            shown = "no digest" if self._access is None else "this one's"
+            raise AccessDeniedError(
+                f"ZooKeeper at {self._hosts} does not let this daemon at {self._root or '/'}: its "
+                f"nodes are closed to who shows another digest than the cluster's, and {shown} is "
+                "not accepted: give storm.zookeeper.auth.payload.file the same content here as on "
+                "the cluster's other nodes"
+            ) from error
+        self._look_at_marker_later()
+
+    async def _look_at_marker(self) -> None:
+        assert self._access is not None
+        if not is_open(await self.access_list(self._access.marker)):
+            self._makes_lists = True
+
+    def _look_at_marker_later(self) -> None:
+        if self._access is None or self._makes_lists or self._closed or self._loop is None:
+            return
+        if self._marking is None or self._marking.done():
+            self._marking = asyncio.create_task(self._watch_marker(), name="zookeeper_marker")
+
+    async def _watch_marker(self) -> None:
+        while not self._makes_lists:
+            try:
+                await self._look_at_marker()
+            except StoreError as error:  # a topology's node may not be there yet
+                log.debug("marker_not_read", error=error)
+            await asyncio.sleep(0 if self._makes_lists else _MARKER_SECS)
 
     # How a request goes
 
@@ -413,7 +513,7 @@ class ZooKeeperStore:
         for op in ops:
             path = self._root + op.path
             if isinstance(op, Create):
-                transaction.create(path, op.value, ephemeral=op.ephemeral)
+                transaction.create(path, op.value, acl=self._acl(op.path), ephemeral=op.ephemeral)
             elif isinstance(op, Set):
                 transaction.set_data(path, op.value, op.version)
             elif isinstance(op, Delete):
@@ -424,17 +524,28 @@ class ZooKeeperStore:
 
     async def _make_root(self) -> None:
         """Create the root, by names of its own: every other request is put below it."""
+        try:
+            if await self.exists("/") is not None:
+                return  # to create it again would take a right on the node above it
+        except AccessDeniedError:
+            return  # it is there: ZooKeeper asks since 3.9 for the right to read
         name = ""
         for part in self._root.split("/")[1:]:
             name += f"/{part}"
+            # The nodes above the root are not this cluster's.
+            acl = None
+            if name == self._root and self._access is not None and not self._is_worker:
+                acl = _kazoo_acl(self._access.lists.of("/"))
             try:
-                await self._send(f"create {name}", partial(self._begin_create, name), retry=False)
+                await self._send(
+                    f"create {name}", partial(self._begin_create, name, acl), retry=False
+                )
             except NodeExistsError:
                 pass
 
-    def _begin_create(self, absolute_path: str) -> Any:
+    def _begin_create(self, absolute_path: str, acl: list[ACL] | None) -> Any:
         assert self._link is not None
-        return self._link.client.create_async(absolute_path)
+        return self._link.client.create_async(absolute_path, acl=acl)
 
     # Heartbeats
 
@@ -464,7 +575,8 @@ class ZooKeeperStore:
                 self.answered(sent)
             if isinstance(error, kz.NoNodeError) and not created and link is not None:
                 again = partial(self._put_done, path, put, value, sent, True)
-                link.client.create_async(self._root + path, value).rawlink(again)
+                created_by = link.client.create_async(self._root + path, value, acl=self._acl(path))
+                created_by.rawlink(again)
                 return
             put.sent = None
             if error is not None and not isinstance(error, _ANSWERS):
@@ -536,6 +648,7 @@ class ZooKeeperStore:
             self,
             session_timeout_secs=self._asked_timeout_secs,
             connection_timeout_secs=self._connection_timeout_secs,
+            payloads=() if self._access is None else self._access.payloads,
         )
         self._link.start()
 
@@ -631,6 +744,11 @@ class ZooKeeperStore:
         self._start_link()
 
 
+def _kazoo_acl(acl: AccessList) -> list[ACL]:
+    found = [ACL(entry.rights, Id(entry.who.scheme, entry.who.id)) for entry in acl]
+    return sorted(found, key=lambda one: (one.id.scheme, one.id.id))
+
+
 def _stat(stat: Any) -> Stat:
     return Stat(
         version=stat.version,
@@ -650,6 +768,8 @@ def _is_connection_error(error: Exception) -> bool:
 
 def _error(error: Exception, what: str) -> StoreError:
     """Our error for one of kazoo's."""
+    if isinstance(error, kz.NoAuthError):
+        return AccessDeniedError(f"{what}: the access list there does not allow it")
     for theirs, ours in _ERRORS:
         if isinstance(error, theirs):
             return ours(what)

@@ -7,7 +7,11 @@ from typing import Any
 
 from squall_common.config.options import OPTIONS
 from squall_common.config.options.declaration import OPEN_CLUSTER
-from squall_common.config.options.declared.storm import MADE_UP_BY_CLIENTS, STORM_KEYS
+from squall_common.config.options.declared.storm import (
+    MADE_UP_BY_CLIENTS,
+    OF_DAEMONS,
+    STORM_KEYS,
+)
 from squall_common.config.options.verdicts import Verdict, asks_for_something
 
 
@@ -109,5 +113,10 @@ def mapping_problems(conf: Mapping[str, Any]) -> list[str]:
 
 
 def without_made_up(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """A topology's configuration without the secrets that Storm's Java client makes up."""
-    return {key: value for key, value in conf.items() if key not in MADE_UP_BY_CLIENTS}
+    """A topology's configuration without the secrets that Storm's Java client makes up, and without
+    those of the cluster's daemons."""
+    return {
+        key: value
+        for key, value in conf.items()
+        if key not in MADE_UP_BY_CLIENTS and key not in OF_DAEMONS
+    }

@@ -71,6 +71,9 @@ class NimbusOptions(Options, frozen=True, kw_only=True):
     storm_zookeeper_session_timeout: int = 20000  # milliseconds
     storm_zookeeper_connection_timeout: int = 15000  # milliseconds
     storm_zookeeper_operation_timeout_ms: int = 10000  # milliseconds
+    storm_zookeeper_auth_payload: str | None = None
+    storm_zookeeper_auth_payload_file: str | None = None
+    storm_zookeeper_super_acl: str | None = None
     nimbus_seeds: tuple[str, ...] = ("localhost",)
     nimbus_thrift_port: int = 6627
     nimbus_metrics_port: int | None = None
@@ -138,6 +141,9 @@ class SupervisorOptions(Options, frozen=True, kw_only=True):
     storm_zookeeper_session_timeout: int = 20000  # milliseconds
     storm_zookeeper_connection_timeout: int = 15000  # milliseconds
     storm_zookeeper_operation_timeout_ms: int = 10000  # milliseconds
+    storm_zookeeper_auth_payload: str | None = None
+    storm_zookeeper_auth_payload_file: str | None = None
+    storm_zookeeper_super_acl: str | None = None
     nimbus_thrift_max_buffer_size: int = 1048576  # bytes
     nimbus_admins: tuple[str, ...] | None = None
     storm_id: str | None = None
@@ -355,6 +361,9 @@ class ClientOptions(Options, frozen=True, kw_only=True):
     storm_zookeeper_root: str = "/storm"
     storm_zookeeper_session_timeout: int = 20000  # milliseconds
     storm_zookeeper_connection_timeout: int = 15000  # milliseconds
+    storm_zookeeper_auth_payload: str | None = None
+    storm_zookeeper_auth_payload_file: str | None = None
+    storm_zookeeper_super_acl: str | None = None
     dev_zookeeper_path: str = "/tmp/dev-storm-zookeeper"
     nimbus_seeds: tuple[str, ...] = ("localhost",)
     nimbus_thrift_port: int = 6627

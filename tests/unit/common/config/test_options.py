@@ -147,7 +147,7 @@ def test_a_site_file_that_spells_out_storms_defaults_is_taken_without_a_word():
         ("ui.https.keystore.path", "/etc/storm/keys"),
         ("ui.filter", "org.apache.hadoop.AuthenticationFilter"),
         ("drpc.https.port", 3775),
-        ("storm.zookeeper.superACL", "sasl:storm"),
+        ("storm.zookeeper.auth.user", "storm"),
         ("storm.zookeeper.ssl.enable", True),
         ("storm.blobstore.acl.validation.enabled", True),
         ("topology.users", ["anna"]),
@@ -167,7 +167,7 @@ def test_a_key_that_asks_for_protection_is_refused_everywhere(tmp_path, key, val
 
 def test_a_refusal_does_not_show_the_value():
     with pytest.raises(ConfigError) as caught:
-        validate_conf({"storm.zookeeper.auth.payload": "anna:CANARY"})
+        validate_conf({"storm.zookeeper.auth.password": "anna:CANARY"})
     assert "CANARY" not in str(caught.value)
 
 
@@ -272,6 +272,15 @@ def test_what_storms_java_client_makes_up_is_accepted_dropped_and_reported():
     assert not MADE_UP_BY_CLIENTS & set(stored)
     assert stored["mine"] == 1
     assert set(ignored_keys(made_up)) == MADE_UP_BY_CLIENTS
+
+
+def test_the_daemons_digest_in_a_topologys_configuration_is_dropped():
+    key = "storm.zookeeper.auth.payload"
+    stored = normalize_topology_conf({key: "squall:CANARY", "mine": 1}, defaults(), name="wc")
+    assert "CANARY" not in str(stored)
+    assert stored["mine"] == 1
+    site = normalize_topology_conf({}, {**defaults(), key: "squall:CANARY"}, name="wc")
+    assert "CANARY" not in str(site)
 
 
 # ---- Which site file is read ----

@@ -60,6 +60,17 @@ STORM_KEYS: dict[str, StormKey] = {
     key.key: key for key in (*_MAPPED, *storm_ignored.KEYS, *storm_refused.KEYS)
 }
 
+# What a client may have in a topology's configuration by mistake: how the cluster's daemons prove
+# themselves. It must not be stored.
+OF_DAEMONS = frozenset(
+    {
+        "storm.zookeeper.auth.scheme",
+        "storm.zookeeper.auth.payload",
+        "storm.zookeeper.auth.payload.file",
+        "storm.zookeeper.superACL",
+    }
+)
+
 # What Storm's Java client puts into every topology's configuration: a secret that it has just made
 # up for ZooKeeper. It must not be stored.
 MADE_UP_BY_CLIENTS = frozenset(

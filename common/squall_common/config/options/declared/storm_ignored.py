@@ -7,12 +7,24 @@ from squall_common.config.options.verdicts import StormKey, ignored
 
 KEYS: tuple[StormKey, ...] = (
     *ignored(
-        "Squall does not give ZooKeeper identities to topologies; the value is dropped and "
+        "each topology gets a digest of its own from its supervisors; the value is dropped and "
         "never stored",
         {
             "storm.zookeeper.topology.auth.payload": None,
             "storm.zookeeper.topology.auth.scheme": None,
         },
+    ),
+    *ignored(
+        "with storm.zookeeper.auth.payload the leading Nimbus always checks all access lists, and "
+        "puts them right",
+        {
+            "storm.nimbus.zookeeper.acls.check": True,
+            "storm.nimbus.zookeeper.acls.fixup": True,
+        },
+    ),
+    *ignored(
+        "DRPC servers keep nothing in ZooKeeper",
+        {"storm.zookeeper.drpcACL": None},
     ),
     *ignored(
         "TLS connections are served as all others are, on one event loop and with the same limits",

@@ -120,17 +120,10 @@ KEYS: tuple[StormKey, ...] = (
         },
     ),
     *refused(
-        "Squall does not authenticate itself to ZooKeeper and sets no access lists, so "
-        "all of it would be open to everyone who can reach it",
+        "Squall proves who it is to ZooKeeper by storm.zookeeper.auth.payload",
         {
-            "storm.nimbus.zookeeper.acls.check": True,
-            "storm.nimbus.zookeeper.acls.fixup": True,
             "storm.zookeeper.auth.password": None,
-            "storm.zookeeper.auth.payload": None,
-            "storm.zookeeper.auth.scheme": None,
             "storm.zookeeper.auth.user": None,
-            "storm.zookeeper.drpcACL": None,
-            "storm.zookeeper.superACL": None,
         },
     ),
     *refused(

@@ -13,7 +13,15 @@ from squall_common.config.options.declaration import (
     WORKER,
     Option,
 )
-from squall_common.config.options.kinds import COUNT, FIXED_PORT, HOSTS, POSITIVE, TEXT, ZNODE
+from squall_common.config.options.kinds import (
+    COUNT,
+    FIXED_PORT,
+    HOSTS,
+    POSITIVE,
+    TEXT,
+    ZNODE,
+    either,
+)
 
 OPTIONS = (
     Option(
@@ -68,6 +76,45 @@ OPTIONS = (
         readers=NIMBUS | SUPERVISOR | WORKER,
         unit="milliseconds",
         storm=OURS,
+    ),
+    Option(
+        "storm.zookeeper.auth.scheme",
+        either("digest"),
+        "digest",
+        "How daemons prove to ZooKeeper who they are.",
+        scope=DAEMON,
+        readers=NO_READER,
+        storm=None,
+        ignored="it is always a digest",
+    ),
+    Option(
+        "storm.zookeeper.auth.payload",
+        TEXT,
+        None,
+        "USER:PASSWORD that daemons, and commands that look into ZooKeeper, show to it, the same "
+        "everywhere. With it all nodes get access lists (docs/security.md). The password has 20 "
+        "characters at least. Better in a file: storm.zookeeper.auth.payload.file.",
+        scope=DAEMON,
+        readers=NIMBUS | SUPERVISOR | COMMAND,
+    ),
+    Option(
+        "storm.zookeeper.auth.payload.file",
+        TEXT,
+        None,
+        "File with storm.zookeeper.auth.payload, which no one else may read (storm admin "
+        "zookeeper-digest makes one). Further lines are accepted besides: so a digest is replaced.",
+        scope=DAEMON,
+        readers=NIMBUS | SUPERVISOR | COMMAND,
+        storm=OURS,
+    ),
+    Option(
+        "storm.zookeeper.superACL",
+        TEXT,
+        None,
+        "SCHEME:ID of someone who has all rights on all nodes besides the daemons, such as "
+        "digest:admin:HASH for zkCli. Needs storm.zookeeper.auth.payload.",
+        scope=DAEMON,
+        readers=NIMBUS | SUPERVISOR | COMMAND,
     ),
     Option(
         "storm.zookeeper.retry.times",

@@ -1,0 +1,229 @@
+"""Sees to it that every node of ZooKeeper has its access list (decision 0130).
+
+The leading Nimbus closes an open cluster once all supervisors show a digest, and the nodes of a
+topology once all its workers do; it goes through all nodes when its term begins, and again after a
+while, since others may have made nodes before they saw that the cluster is closed. A walk that is
+cut short is done again by the next leader: the list of a node depends on its path alone.
+
+The record of a topology's checkpoints has the topology's name, and outlives it. Workers may not
+make it: it is made here, without content, for the topology of that name that lives now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from squall_common.cluster import paths
+from squall_common.cluster.access.digests import StoreAccess
+from squall_common.cluster.access.lists import OPEN, is_open
+from squall_common.cluster.access.opened import awaited, may_close
+from squall_common.cluster.leader import Fence
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.store import (
+    AccessDeniedError,
+    NodeExistsError,
+    NoNodeError,
+    Store,
+)
+from squall_common.cluster.treewalk import read_each
+from squall_common.cluster.values import SupervisorInfo
+from squall_common.config.options.typed import TopologyOptions
+from squall_common.daemon.clock import Clock
+from squall_common.daemon.logs import get_logger
+from squall_common.errors import SquallError
+from squall_common.names import topology_name_of
+from squall_nimbus.blobs.store import BlobNotFoundError
+from squall_thrift.serving.throttle import Throttle
+
+log = get_logger(__name__)
+
+# Others look for the marker every few seconds (`stores.zookeeper`).
+AGAIN_SECS = 30.0
+
+
+def record_path(topology_id: str, conf: Mapping[str, Any]) -> str | None:
+    """Where the record of a topology's checkpoints is; None without checkpoints."""
+    options = TopologyOptions.read(conf)
+    if options.topology_checkpoint_interval_secs is None or not options.topology_state_url:
+        return None
+    return paths.checkpoints(topology_name_of(topology_id), options.topology_state_url)
+
+
+class ZooKeeperLists:
+    """Call `settle` in each round of the leader, and `prepare` before a topology is created.
+
+    `store` is the session itself, `access` what it was opened with; `state` reads what counts.
+    `conf_of(topology_id)` raises BlobNotFoundError or SquallError where it is not here;
+    `submitting` are the topologies that are being created.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        access: StoreAccess,
+        state: ClusterState,
+        *,
+        conf_of: Callable[[str], Mapping[str, Any]],
+        submitting: Collection[str],
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._lists = access.lists
+        self._state = state
+        self._conf_of = conf_of
+        self._submitting = submitting
+        self._clock = clock
+        self._term: Fence | None = None
+        self._known: set[str] = set()  # topologies of which the next two are known
+        self._opened: set[str] = set()
+        self._records: dict[str, str] = {}  # path -> topology
+        self._walk_at = 0.0
+        self._throttle = Throttle()
+        self._lists.opened, self._lists.records = self._opened, self._records
+
+    async def prepare(self, topology_id: str, conf: Mapping[str, Any]) -> None:
+        """Before a topology is created: decide whether its nodes are open, and hand over the record
+        of its checkpoints. Raises StoreError."""
+        if not self._store.makes_lists:
+            return
+        if awaited(await self._state.supervisors()):
+            self._opened.add(topology_id)
+        path = record_path(topology_id, conf)
+        if path is not None:
+            self._records[path] = topology_id
+            await self._hand_over(path)
+
+    async def settle(self, term: Fence) -> None:
+        """Close what can be closed, and look through the nodes when that is due. Raises
+        StoreError."""
+        if term is not self._term:
+            self._known.clear()
+            self._term, self._walk_at = term, 0.0
+        supervisors = await self._state.supervisors()
+        closing = not self._store.makes_lists
+        if closing and (missing := awaited(supervisors)):
+            if (left_out := self._throttle.left_out("open")) is not None:
+                log.warning(
+                    "zookeeper_is_open",
+                    supervisors=",".join(missing),
+                    what_now="give storm.zookeeper.auth.payload.file to them, too",
+                    left_out=left_out,
+                )
+            return
+        busy = set(self._submitting)
+        live = set(await self._state.topology_ids())
+        await self._learn(live, everything_open=closing)
+        await self._forget(self._known - live - busy)
+        await self._close_topologies(supervisors)
+        now = self._clock.monotonic()
+        if closing:
+            self._store.begin_lists()
+            self._walk_at = 0.0
+        if now >= self._walk_at:
+            again = self._walk_at == 0.0  # else this was the second time
+            self._walk_at = float("inf")
+            await self._walk_or_again()
+            if again:
+                self._walk_at = now + AGAIN_SECS
+            if closing:
+                log.info("zookeeper_closed", open_topologies=",".join(sorted(self._opened)))
+
+    async def _learn(self, live: Collection[str], *, everything_open: bool) -> None:
+        for topology_id in sorted(set(live) - self._known):
+            try:
+                path = record_path(topology_id, self._conf_of(topology_id))
+            except (BlobNotFoundError, SquallError):
+                continue  # its code is still on its way: in another round
+            if path is not None:
+                self._records[path] = topology_id
+            if everything_open or await self._is_open(topology_id):
+                self._opened.add(topology_id)
+            self._known.add(topology_id)
+
+    async def _is_open(self, topology_id: str) -> bool:
+        try:
+            return is_open(await self._store.access_list(paths.workerbeats(topology_id)))
+        except NoNodeError:
+            return False
+
+    async def _forget(self, gone: Collection[str]) -> None:
+        """Take the records from topologies that ended; the records themselves stay."""
+        self._known -= set(gone)
+        self._opened -= set(gone)
+        for path, topology_id in list(self._records.items()):
+            if topology_id in gone:
+                del self._records[path]
+                await self._set(path)
+
+    async def _close_topologies(self, supervisors: Mapping[str, SupervisorInfo]) -> None:
+        for topology_id in sorted(self._opened & self._known):
+            found = await self._state.assignment(topology_id)
+            slots = () if found is None else found[0].executor_slot.values()
+            if not may_close(topology_id, {slot.node for slot in slots}, supervisors):
+                if (left_out := self._throttle.left_out(topology_id)) is not None:
+                    log.warning(
+                        "topology_is_open_in_zookeeper",
+                        topology_id=topology_id,
+                        what_now="its workers are of an earlier version: rebalance it",
+                        left_out=left_out,
+                    )
+                continue
+            self._opened.discard(topology_id)
+            self._walk_at = 0.0
+            log.info("topology_closed_in_zookeeper", topology_id=topology_id)
+
+    async def _hand_over(self, path: str) -> None:
+        """Give a record of checkpoints to its topology; make it first if there is none."""
+        if self._lists.of(path) != OPEN:
+            try:
+                await self._store.create(path, paths.NO_RECORD)
+                return
+            except NodeExistsError:
+                pass
+        await self._set(path)
+
+    async def _set(self, path: str) -> None:
+        try:
+            await self._store.set_access_list(path, self._lists.of(path))
+        except NoNodeError:
+            pass
+
+    async def _walk_or_again(self) -> None:
+        try:
+            await self._walk()
+        except BaseException:
+            self._walk_at = 0.0
+            raise
+
+    async def _walk(self) -> None:
+        """Put right the list of each node, the upper ones first."""
+        for path in list(self._records):
+            await self._hand_over(path)
+        level, changed = ["/"], 0
+        while level:
+            found = await read_each(level, self._put_right)
+            level = []
+            for path, one in found.items():
+                if isinstance(one, NoNodeError):
+                    continue  # it went meanwhile
+                if isinstance(one, AccessDeniedError):
+                    if (left_out := self._throttle.left_out(path)) is not None:
+                        log.error("node_is_not_ours", path=path, left_out=left_out)
+                    continue
+                if isinstance(one, BaseException):
+                    raise one
+                changed += one[0]
+                above = path.rstrip("/")
+                level += [f"{above}/{name}" for name in one[1]]
+            if "/zookeeper" in level:  # the server's own, where the root is "/"
+                level.remove("/zookeeper")
+        if changed:
+            log.info("access_lists_set", nodes=changed)
+
+    async def _put_right(self, path: str) -> tuple[bool, list[str]]:
+        wanted = self._lists.of(path)
+        wrong = await self._store.access_list(path) != wanted
+        if wrong:
+            await self._store.set_access_list(path, wanted)
+        return wrong, await self._store.children(path)

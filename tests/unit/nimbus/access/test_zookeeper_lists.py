@@ -1,0 +1,245 @@
+"""How the leading Nimbus closes ZooKeeper."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Collection, Sequence
+from typing import Any
+
+import pytest
+
+from squall_common.cluster import paths
+from squall_common.cluster.access.digests import Digests, new_payload
+from squall_common.cluster.access.lists import OPEN, AccessList, is_open
+from squall_common.cluster.access.opened import META_KEY
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.store import AccessDeniedError, Op, Store
+from squall_common.cluster.stores.memory import MemoryEnsemble, MemoryStore
+from squall_common.cluster.values import Assignment, StormBase, SupervisorInfo, TopologyStatus
+from squall_common.daemon.clock import ManualClock
+from squall_common.topology.model import Executor, WorkerSlot
+from squall_nimbus.access.zookeeper_lists import AGAIN_SECS, ZooKeeperLists
+from squall_nimbus.blobs.store import BlobNotFoundError
+
+A = "words-1-17"
+CHECKPOINTS = {"topology.checkpoint.interval.secs": 10, "topology.state.url": "s3://bucket/x"}
+RECORD = paths.checkpoints("words", "s3://bucket/x")
+
+
+class Term:
+    async def transaction(self, ops: Sequence[Op]) -> None: ...
+
+
+class Nimbus:
+    """A Nimbus that leads, over an ensemble that may have been open before."""
+
+    def __init__(self, ensemble: MemoryEnsemble, digests: Digests) -> None:
+        access = digests.for_daemon()
+        self.digests = digests
+        self.clock = ManualClock()
+        self.store = MemoryStore(ensemble, access=access)
+        self.state = ClusterState(self.store)
+        self.confs: dict[str, dict[str, Any]] = {}
+        self.submitting: set[str] = set()
+        self.term = Term()
+        self.lists = ZooKeeperLists(
+            self.store,
+            access,
+            self.state,
+            conf_of=self.conf_of,
+            submitting=self.submitting,
+            clock=self.clock,
+        )
+
+    def conf_of(self, topology_id: str) -> dict[str, Any]:
+        if topology_id not in self.confs:
+            raise BlobNotFoundError(topology_id)
+        return self.confs[topology_id]
+
+    async def settle(self) -> None:
+        await self.lists.settle(self.term)
+
+    async def submit(self, topology_id: str, conf: dict[str, Any], *nodes: str) -> None:
+        self.confs[topology_id] = conf
+        await self.lists.prepare(topology_id, conf)
+        await create(self.state, topology_id, *nodes)
+
+    def wanted(self, path: str) -> AccessList:
+        """The list of a node in a cluster without old workers."""
+        lists = self.digests.for_daemon().lists
+        lists.records = {RECORD: A}
+        return lists.of(path)
+
+
+async def create(state: ClusterState, topology_id: str, *nodes: str) -> None:
+    base = StormBase("words", TopologyStatus.ACTIVE, 1)
+    await state.create_topology(topology_id, base)
+    places = {Executor(i, i): WorkerSlot(node, 1) for i, node in enumerate(nodes)}
+    await state.put_assignment(topology_id, Assignment("", executor_slot=places))
+
+
+async def supervisor(state: ClusterState, node: str, without: Collection[str] | None) -> None:
+    meta = {} if without is None else {META_KEY: json.dumps(sorted(without))}
+    await state.register_supervisor(node, SupervisorInfo(0, "host", node, scheduler_meta=meta))
+
+
+async def tree(store: Store, path: str = "/") -> list[str]:
+    found = [path]
+    for name in await store.children(path):
+        found += await tree(store, f"{path.rstrip('/')}/{name}")
+    return found
+
+
+@pytest.fixture
+async def ensemble() -> MemoryEnsemble:
+    return MemoryEnsemble()
+
+
+@pytest.fixture
+async def stranger(ensemble: MemoryEnsemble) -> AsyncIterator[ClusterState]:
+    """An old Nimbus of the open cluster, or anyone."""
+    state = ClusterState(MemoryStore(ensemble))
+    await state.start()
+    yield state
+    await state.close()
+
+
+async def begin(ensemble: MemoryEnsemble, digests: Digests | None = None) -> Nimbus:
+    nimbus = Nimbus(ensemble, digests or Digests((new_payload(),)))
+    await nimbus.state.start()
+    return nimbus
+
+
+async def assert_closed(nimbus: Nimbus) -> None:
+    for path in await tree(nimbus.store):
+        assert await nimbus.store.access_list(path) == nimbus.wanted(path), path
+
+
+async def test_an_open_cluster_is_closed_when_every_supervisor_shows_a_digest(
+    ensemble: MemoryEnsemble, stranger: ClusterState
+) -> None:
+    await create(stranger, A, "one", "two")
+    await supervisor(stranger, "one", [])
+    await supervisor(stranger, "two", None)
+    nimbus = await begin(ensemble)
+    nimbus.confs[A] = {}
+    await nimbus.settle()
+    assert await stranger.storm_base(A) is not None  # nothing is closed to anyone yet
+    await supervisor(stranger, "two", [])
+    await nimbus.settle()
+    await assert_closed(nimbus)
+    with pytest.raises(AccessDeniedError):
+        await stranger.storm_base(A)
+
+
+async def test_a_topology_with_old_workers_stays_open_until_they_are_gone(
+    ensemble: MemoryEnsemble, stranger: ClusterState
+) -> None:
+    await create(stranger, A, "one")
+    await supervisor(stranger, "one", [A])
+    nimbus = await begin(ensemble)
+    nimbus.confs[A] = CHECKPOINTS
+    await nimbus.settle()
+    assert await stranger.storm_base(A) is not None
+    await stranger.store.create(f"{paths.workerbeats(A)}/one-1", b"beat")
+    await stranger.store.create(RECORD, b"record")
+    with pytest.raises(AccessDeniedError):
+        await stranger.supervisors()
+    # Another leader finds it as it is.
+    nimbus.term = Term()
+    await nimbus.settle()
+    assert await nimbus.store.access_list(paths.storm(A)) == OPEN
+    await supervisor(nimbus.state, "one", [])
+    await nimbus.settle()
+    await assert_closed(nimbus)
+    assert (await nimbus.store.get(RECORD))[0] == b"record"
+
+
+async def test_nodes_that_others_made_meanwhile_are_closed_a_little_later(
+    ensemble: MemoryEnsemble, stranger: ClusterState
+) -> None:
+    await supervisor(stranger, "one", [])
+    nimbus = await begin(ensemble)
+    await nimbus.settle()
+    # As a daemon does that has not seen yet that the cluster is closed.
+    late = f"{paths.NIMBUSES}/late"
+    await nimbus.store.create(late)
+    await nimbus.store.set_access_list(late, OPEN)
+    await nimbus.settle()
+    assert is_open(await nimbus.store.access_list(late))
+    nimbus.clock.advance(AGAIN_SECS)
+    await nimbus.settle()
+    await assert_closed(nimbus)
+
+
+async def test_a_walk_that_was_cut_short_is_done_again(
+    ensemble: MemoryEnsemble, stranger: ClusterState
+) -> None:
+    await create(stranger, A, "one")
+    await supervisor(stranger, "one", [])
+    digests = Digests((new_payload(),))
+    first = await begin(ensemble, digests)
+    # Killed after the root.
+    await first.store.set_access_list("/", first.wanted("/"))
+    await first.state.close()
+    second = await begin(ensemble, digests)
+    second.confs[A] = {}
+    await second.settle()
+    await supervisor(second.state, "one", [])
+    await second.settle()
+    await assert_closed(second)
+
+
+async def test_a_topology_of_a_closed_cluster_is_closed_from_the_start(
+    ensemble: MemoryEnsemble,
+) -> None:
+    nimbus = await begin(ensemble)
+    await supervisor(nimbus.state, "one", [])
+    await nimbus.submit(A, CHECKPOINTS, "one")
+    await assert_closed(nimbus)
+    assert (await nimbus.store.get(RECORD))[0] == paths.NO_RECORD
+
+
+async def test_a_topology_that_may_come_to_an_old_supervisor_is_open(
+    ensemble: MemoryEnsemble,
+) -> None:
+    nimbus = await begin(ensemble)
+    await supervisor(nimbus.state, "old", None)
+    await nimbus.submit(A, CHECKPOINTS, "old")
+    assert await nimbus.store.access_list(paths.storm(A)) == OPEN
+    await nimbus.settle()
+    assert await nimbus.store.access_list(paths.storm(A)) == OPEN
+
+
+async def test_a_record_of_checkpoints_passes_to_the_next_topology_of_the_name(
+    ensemble: MemoryEnsemble,
+) -> None:
+    nimbus = await begin(ensemble)
+    await supervisor(nimbus.state, "one", [])
+    await nimbus.submit(A, CHECKPOINTS, "one")
+    await nimbus.store.set(RECORD, b"record")
+    await nimbus.settle()
+    await nimbus.state.remove_topology(A)
+    await nimbus.settle()
+    daemons_only = nimbus.digests.for_daemon().lists.of(paths.CHECKPOINTS)
+    assert await nimbus.store.access_list(RECORD) == daemons_only
+    await nimbus.submit("words-2-18", CHECKPOINTS, "one")
+    own = nimbus.digests.for_daemon().lists
+    own.records = {RECORD: "words-2-18"}
+    assert await nimbus.store.access_list(RECORD) == own.of(RECORD) != daemons_only
+    assert (await nimbus.store.get(RECORD))[0] == b"record"
+
+
+async def test_a_digest_is_replaced(ensemble: MemoryEnsemble) -> None:
+    old, new = new_payload(), new_payload()
+    for payloads in ((old,), (new, old), (new,)):
+        nimbus = await begin(ensemble, Digests(payloads))
+        await supervisor(nimbus.state, "one", [])
+        if payloads == (old,):
+            await nimbus.submit(A, CHECKPOINTS, "one")
+        nimbus.confs[A] = CHECKPOINTS
+        await nimbus.settle()
+        await assert_closed(nimbus)
+        await nimbus.state.close()
+    with pytest.raises(AccessDeniedError):
+        await begin(ensemble, Digests((old,)))
