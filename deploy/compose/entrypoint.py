@@ -117,7 +117,7 @@ def certified(role: str, name: str, hosts: Sequence[str], env: Mapping[str, str]
     folder = ca_folder(env)
     if folder is None:
         return {}
-    from squall_cli.secure.enrolment import CA, REVOKED, obtain
+    from squall_cli.secure.enrolment import CA, DIGEST_FILE, REVOKED, obtain
     from squall_common.errors import SquallError
     from squall_common.security.identity import Role
 
@@ -126,11 +126,14 @@ def certified(role: str, name: str, hosts: Sequence[str], env: Mapping[str, str]
         certificate, key = obtain(folder, Role(role), name, hosts, out)
     except SquallError as error:
         raise EntrypointError(str(error)) from error
+    digest = out / DIGEST_FILE
+    uses_zookeeper = role in ("nimbus", "supervisor") and digest.exists()
     return {
         f"{SECURITY}.ca": str(folder / CA),
         f"{SECURITY}.revoked": str(folder / REVOKED),
         f"{SECURITY}.certificate": str(certificate),
         f"{SECURITY}.key": str(key),
+        **({"storm.zookeeper.auth.payload.file": str(digest)} if uses_zookeeper else {}),
     }
 
 

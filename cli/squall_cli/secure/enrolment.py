@@ -8,7 +8,8 @@ certificate shares one folder with it, and no other:
                           under the same id
     ca.sock               one request, a line of JSON, gets one answer, another line:
                           {"role": "supervisor", "name": "3f2a", "hosts": ["3f2a"]}
-                          {"certificate": "PEM", "key": "PEM"} or {"error": "why"}
+                          {"certificate": "PEM", "key": "PEM"} or {"error": "why"}; Nimbus and
+                          supervisors also get {"digest": "..."}, which they show to ZooKeeper
 
 The folder says which roles can be had there, and the kernel says who asks (SO_PEERCRED): a worker,
 which runs as another user in the same container as its supervisor, gets nothing.
@@ -29,6 +30,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from squall_cli.secure.authority_folder import CERTIFICATE_DAYS, AuthorityFolder
+from squall_cli.secure.zookeeper_digest import FILE as DIGEST_FILE
+from squall_cli.secure.zookeeper_digest import make_digest
 from squall_common.daemon.files import write_atomic
 from squall_common.errors import SquallError
 from squall_common.security.certificates import (
@@ -45,6 +48,8 @@ from squall_common.security.revocation import RevokedCertificates
 SOCKET, CA, REVOKED, ACCOUNTS = "ca.sock", "ca.pem", "revoked.jws", "accounts"
 # Users that are made for the cluster: above those of distributions.
 FIRST_UID = 20_000
+# Daemons that use ZooKeeper.
+_WITH_DIGEST = frozenset({Role.NIMBUS, Role.SUPERVISOR})
 _ACCOUNT = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _REQUEST_BYTES_MAX = 8192
 _ASK_SECS = 10.0
@@ -248,6 +253,11 @@ class EnrolmentServer:
                 request.role, request.name, request.hosts, Path(name), days=CERTIFICATE_DAYS
             )
             answer = {"certificate": certificate.read_text(), "key": key.read_text()}
+        if request.role in _WITH_DIGEST:
+            digest = self._authority.path / DIGEST_FILE
+            if not digest.exists():
+                make_digest(digest)
+            answer["digest"] = digest.read_text("ascii")
         self.publish()  # before the user is known to Nimbus, its account is known to the nodes
         print(f"issued {request.role.value}:{request.name} for {request.hosts}", flush=True)
         return answer
@@ -258,17 +268,21 @@ def obtain(
 ) -> tuple[Path, Path]:
     """The paths of a certificate and its key in the folder `out`, which only we may enter: those
     that are there if they are for this name and these hosts, in the first half of their life and
-    not revoked, else new ones from the CA that serves `folder`. Raises SquallError."""
+    not revoked, else new ones from the CA that serves `folder`. A daemon that uses ZooKeeper gets
+    its digest beside them (`DIGEST_FILE`). Raises SquallError."""
     certificate, key = out / f"{role.value}.pem", out / f"{role.value}.key"
     wanted = Request(role, name, tuple(hosts))
     at = time.time() + _RENEW_SECS
-    if is_issued(folder / CA, certificate, role, name, hosts, at):
+    has_digest = role not in _WITH_DIGEST or (out / DIGEST_FILE).exists()
+    if has_digest and is_issued(folder / CA, certificate, role, name, hosts, at):
         return certificate, key
     answer = _ask(folder / SOCKET, wanted, time.monotonic() + wait_secs)
     try:
         out.mkdir(parents=True, exist_ok=True, mode=0o700)
         # A kill in between leaves a key without its certificate: the next start asks again.
         certificate.unlink(missing_ok=True)
+        if "digest" in answer:  # not from a CA of an earlier version
+            write_atomic(out / DIGEST_FILE, answer["digest"].encode(), mode=0o600)
         write_atomic(key, answer["key"].encode(), mode=0o600)
         write_atomic(certificate, answer["certificate"].encode(), mode=0o644)
     except OSError as error:

@@ -65,6 +65,22 @@ def test_a_certificate_is_kept_until_something_about_it_changes(
     ]  # no key stays with the CA
 
 
+def test_daemons_that_use_zookeeper_get_the_same_digest_and_users_get_none(tmp_path: Path) -> None:
+    def act(folder: Path) -> None:
+        for name in ("n1", "n2"):
+            obtain(folder, Role.SUPERVISOR, name, [name], tmp_path / name)
+        obtain(folder, Role.USER, "alice", [], tmp_path / "alice")
+
+    serve_and(tmp_path, act)
+    digest = tmp_path / "n1" / "zookeeper.digest"
+    assert digest.stat().st_mode & 0o777 == 0o600
+    assert digest.read_text() == (tmp_path / "n2" / "zookeeper.digest").read_text()
+    assert len(digest.read_text()) > 60
+    assert not (tmp_path / "alice" / "zookeeper.digest").exists()
+    assert {one.name for one in (tmp_path / "shared").iterdir()} >= {"ca.pem"}
+    assert "zookeeper.digest" not in {one.name for one in (tmp_path / "shared").iterdir()}
+
+
 def test_another_user_gets_nothing_and_the_reason(tmp_path: Path) -> None:
     def act(folder: Path) -> None:
         with pytest.raises(SquallError, match="gets no certificates here"):
