@@ -105,6 +105,9 @@ def own_secrets(cluster: DevCluster) -> dict[str, str]:
     for key in ("ca/ca.key", "nimbus-nimbus.key", "supervisor-supervisor-1.key"):
         # A line of it, as it would show up in anything that quotes the file.
         made[key] = (folder / "security" / key).read_text().splitlines()[1]
+    made["digest"] = (folder / "security" / "zookeeper.digest").read_text().strip()[-64:]
+    [file] = [path for path in found(folder, "zookeeper.json") if "workers" in path.parts]
+    made["worker digest"] = json.loads(file.read_text())["payloads"][0][-64:]
     [curve] = [path for path in found(folder, "curve.key") if "workers" in path.parts]
     made["curve key"] = json.loads(curve.read_text())["secret"]
     return made
@@ -198,6 +201,8 @@ PLACES = {
         "supervisor-1/supervisor/stormdist/ID/curve.key",
         "supervisor-1/workers/ID/curve.key",
     },
+    "digest": {"security/zookeeper.digest"},
+    "worker digest": {"supervisor-1/workers/ID/zookeeper.json"},
     "token": {"security/token"},
     "worker token": {"supervisor-1/workers/ID/identity.json"},
     **{

@@ -58,11 +58,7 @@ def files_with(cluster: DevCluster, secret: bytes) -> list[Path]:
 
 
 def znode_values(cluster: DevCluster) -> Iterator[bytes]:
-    from kazoo.client import KazooClient
-
-    zookeeper = cluster.state()["zookeeper"]
-    client = KazooClient(f"{zookeeper['host']}:{zookeeper['port']}")
-    client.start(timeout=20)
+    client = cluster.zookeeper()
     try:
         for path in sorted(cluster.znodes()):
             if client.exists(path):
