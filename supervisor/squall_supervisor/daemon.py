@@ -13,6 +13,7 @@ from typing import Any
 
 from squall_common.cluster.access.configured import daemon_access
 from squall_common.cluster.state import ClusterState
+from squall_common.cluster.store import AccessDeniedError
 from squall_common.config.load import local_dir, warn_of_ignored
 from squall_common.config.options.typed import ClientOptions, SupervisorOptions
 from squall_common.daemon.logs import get_logger
@@ -128,6 +129,8 @@ async def _supervise(conf: Mapping[str, Any]) -> int:
         if crash is not None:
             status = 1
             log.error("supervisor_crashed", error=crash)
+            if isinstance(crash, AccessDeniedError):  # of the configuration
+                print_if_possible(f"supervisor: {crash}", sys.stderr)
     finally:
         for task in (announce, stopping):
             task.cancel()

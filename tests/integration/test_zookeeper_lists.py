@@ -129,6 +129,13 @@ def test_strangers_and_workers_get_nothing_but_what_is_listed(
     assert f"/storm/security/topologies/{mine}" in paths
     assert len(paths) > 20
 
+    another = tmp_path / "another.digest"
+    cluster.storm("admin", "zookeeper-digest", another)
+    for conf, status in ((), 0), (("-c", f"storm.zookeeper.auth.payload.file={another}"), 1):
+        asked = cluster.storm("admin", "print_topo", mine, *conf, check=False)
+        assert asked.returncode == status, asked.stderr
+        assert ("ZooKeeper refused it: not allowed" in asked.stderr) == bool(status)
+        assert "Traceback" not in asked.stderr
     stranger = cluster.zookeeper(payload="")
     assert successes(stranger, paths) == set()
     worker = cluster.zookeeper(payload=payload_of(cluster, mine))

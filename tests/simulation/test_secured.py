@@ -14,7 +14,7 @@ from tests.support.effort import ORDERS
 
 from squall_common.cluster import codec, paths
 from squall_common.cluster.access.digests import identity_of
-from squall_common.cluster.store import NoNodeError, Store
+from squall_common.cluster.store import AccessDeniedError, NoNodeError, Store
 from squall_common.cluster.stores.tree import Client
 from squall_common.cluster.values import Assignment, StormBase, TopologyStatus
 
@@ -103,6 +103,8 @@ async def _below(store: Store, path: str) -> list[str]:
 def _signed(world: World) -> dict[str, bytes]:
     tree, found = world.ensemble.tree, {}
     daemon = Client(who=[identity_of(DIGEST)])
+    with pytest.raises(AccessDeniedError):
+        tree.get(paths.SECURITY)  # as a stranger
 
     def walk(path: str) -> None:
         found[path] = tree.get(path, daemon)[0]

@@ -62,6 +62,10 @@ def zookeeper(
             f"ZooKeeper at {servers} does not answer",
             hint="storm.zookeeper.servers and storm.zookeeper.port say where it is looked for",
         ) from error
+    except NoAuthError as error:
+        client.stop()
+        client.close()
+        raise SquallError("ZooKeeper refused it: not allowed", hint=_NEEDS_DIGEST) from error
     try:
         if access is not None and below_root:
             client.default_acl = _default_acl(client, access)

@@ -68,6 +68,7 @@ class KazooLink:
     ) -> None:
         """`payloads` (USER:PASSWORD) are shown to the server in each connection."""
         self._listener = listener
+        self.refused = False  # whether the server has refused what was shown
         servers = len(hosts.split(","))
         # kazoo lets one server that swallows packets use up the whole session timeout.
         self._handler = _Handler(min(connection_timeout_secs, session_timeout_secs / 3 / servers))
@@ -117,11 +118,6 @@ class KazooLink:
         """Show another payload (USER:PASSWORD), in this connection and those that follow."""
         self.client.add_auth_async("digest", payload)
 
-    @property
-    def refused(self) -> bool:
-        """Whether the server has refused what was shown."""
-        return bool(self.client.client_state == KeeperState.AUTH_FAILED)
-
     def withdraw(self, queued: Any) -> None:
         """Do not send a request any more, if it was not sent yet. Safe from any thread."""
         if queued is not None:
@@ -135,6 +131,7 @@ class KazooLink:
         if state == KazooState.SUSPENDED:
             self._listener.link_down(session_ended=False, link_dead=False)
         elif state == KazooState.LOST:
+            self.refused |= self.client.client_state == KeeperState.AUTH_FAILED
             dead = self.client.client_state != KeeperState.EXPIRED_SESSION
             self._listener.link_down(session_ended=True, link_dead=dead)
 

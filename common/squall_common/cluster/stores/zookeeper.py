@@ -146,6 +146,7 @@ class ZooKeeperStore:
         self._access = access
         self._is_worker = is_worker
         self._makes_lists = False
+        self._refused = False
         self._marking: asyncio.Task[None] | None = None
         self._hosts = hosts
         self._root = "" if root == "/" else root
@@ -388,12 +389,11 @@ class ZooKeeperStore:
             if self._access is not None:
                 await self._look_at_marker()
         except AccessDeniedError as error:
-            shown = "no digest" if self._access is None else "this one's"
+            shown = "no digest" if self._access is None else "another digest than the cluster's"
             raise AccessDeniedError(
-                f"ZooKeeper at {self._hosts} does not let this daemon at {self._root or '/'}: its "
-                f"nodes are closed to who shows another digest than the cluster's, and {shown} is "
-                "not accepted: give storm.zookeeper.auth.payload.file the same content here as on "
-                "the cluster's other nodes"
+                f"ZooKeeper at {self._hosts} refuses this daemon, which shows {shown}, at "
+                f"{self._root or '/'}: give storm.zookeeper.auth.payload.file the same content "
+                "here as on the cluster's other nodes"
             ) from error
         self._look_at_marker_later()
 
@@ -656,6 +656,11 @@ class ZooKeeperStore:
         waited = 0.0
         pause = 1.0  # the first word comes soon
         while not self._connected.is_set():
+            if self._refused:
+                raise AccessDeniedError(
+                    f"ZooKeeper at {self._hosts} accepts no digests at all: its "
+                    "DigestAuthenticationProvider is turned off"
+                )
             try:
                 async with asyncio.timeout(pause):
                     await self._connected.wait()
@@ -693,6 +698,9 @@ class ZooKeeperStore:
                 self._deadline.cancel()
             left = self._answered + self._granted_timeout_secs - time.monotonic()
             self._deadline = self._loop.call_later(max(left, 0), self._enter, ConnectionState.LOST)
+        if self._link is not None and self._link.refused:
+            self._refused = True
+            log.error("zookeeper_accepts_no_digests", hosts=self._hosts)
         if link_dead and (self._reviving is None or self._reviving.done()):
             self._reviving = asyncio.create_task(self._revive(), name="zookeeper_revive")
 
