@@ -174,7 +174,8 @@ soak: $(STAMP) ## Run simulation, property and chaos tests for hours, with far m
 	SQUALL_SOAK=1 $(BIN)/python -m pytest -q tests/integration/test_topology_life.py \
 	  tests/integration/test_dependencies.py tests/integration/test_exactly_once_kills.py \
 	  tests/integration/test_exactly_once_kinds.py tests/integration/test_rescale.py \
-	  tests/integration/test_checkpoint_faults.py tests/integration/test_secure_open_cluster.py
+	  tests/integration/test_checkpoint_faults.py tests/integration/test_secure_open_cluster.py \
+	  tests/integration/test_ca_rotation.py
 	SQUALL_SOAK=1 $(BIN)/python -m pytest -s -v --timeout 1800 tests/chaos
 	SQUALL_SOAK=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile tests/connectors
 

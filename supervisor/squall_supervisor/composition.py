@@ -70,7 +70,7 @@ async def build_supervisor(
     machine: Machine | None = None,
     server: Callable[..., ThriftServer] = ThriftServer,
     connect_nimbus: Connect | None = None,
-    ca: str | None = None,
+    ca: Callable[[], str] | None = None,
     trusted: Trusted | None = None,
     revoked: Callable[[], Collection[int]] = frozenset,
 ) -> Supervisor:
@@ -78,7 +78,7 @@ async def build_supervisor(
     `conf` is the merged configuration. Raises OSError if the disk fails, and ConfigError if workers
     cannot be confined as configured.
 
-    `ca` is the certificate of a secured cluster's CA, in PEM.
+    `ca` returns the certificate of a secured cluster's CA, in PEM.
 
     Tests pass their own store, blobs, worker command and, for a simulation, machine and network.
     """
@@ -128,7 +128,7 @@ async def build_supervisor(
         tasks=tasks,
         crashed=crash.note,
         trouble=errors.begin,
-        ca=None if work is None else work.ca,
+        ca=None if work is None else lambda: work.ca,
         cgroups=cgroups,
         command=command,
         machine=machine,

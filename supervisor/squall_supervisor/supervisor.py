@@ -119,7 +119,8 @@ class Parts:
     probe: Probe
     connect_nimbus: Connect
     server: Callable[..., ThriftServer]
-    ca: str | None  # the certificate of a secured cluster's CA, in PEM
+    # Returns the certificate of a secured cluster's CA, in PEM; None in an open one.
+    ca: Callable[[], str] | None
     work: SignedWork | None = None  # of a secured cluster
     digests: Digests | None = None  # for ZooKeeper; None: everyone may do everything there
 

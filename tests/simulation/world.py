@@ -39,7 +39,13 @@ from squall_common.config.load import default_conf
 from squall_common.config.options.typed import NimbusOptions
 from squall_common.errors import NimbusError, SquallError
 from squall_common.security.access import OpenAccess
-from squall_common.security.certificates import Authority, Holder, read_certificate
+from squall_common.security.certificates import (
+    Authorities,
+    Authority,
+    Holder,
+    read_certificate,
+    read_key,
+)
 from squall_common.security.identity import Role
 from squall_common.topology.thrift import to_thrift
 from squall_common.worker_files.launch_spec import LaunchSpec
@@ -84,9 +90,10 @@ class Identities:
                 f"{stem}.key",
                 read_certificate(issued.certificate),
                 Holder(role, name, issued.serial),
+                read_key(issued.key),
             )
             ca_file = str(self._folder / "ca.pem")
-            found = Trusted("sim", ca_file, self._authority.certificate, own)
+            found = Trusted("sim", ca_file, Authorities(self._authority.certificate), own)
             self._made[role, name] = found
         return found
 

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 _DAY_SECS = 86_400
 _ENDS_SOON_DAYS = 30
+# All that a CA has issued is to be issued again: that takes longer.
+_CA_ENDS_SOON_DAYS = 90
+_ROTATION_DAYS = 7  # it is no longer under way, but forgotten
 
 
 class State(enum.Enum):
@@ -73,6 +76,16 @@ class Certificate:
 
 
 @dataclass(frozen=True, slots=True)
+class Trusted:
+    """A CA that the configuration trusts. Times are in seconds since the epoch."""
+
+    path: str
+    generation: int
+    begins: float
+    ends: float
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """What was found on a node. `uid` is the user that looked; times are seconds since the epoch.
 
@@ -91,6 +104,7 @@ class Facts:
     listeners: Sequence[Listener] = ()
     files: Sequence[File] = ()
     certificates: Sequence[Certificate] = ()
+    authorities: Sequence[Trusted] = ()
     revoked: bool = True  # a list of revoked certificates is configured
     zookeeper: Sequence[str] | None = None
 
@@ -103,6 +117,7 @@ def doors(facts: Facts) -> list[Door]:
         *_users(facts),
         *(_file(one, facts) for one in facts.files),
         *(_certificate(one, facts.now) for one in facts.certificates),
+        *_authorities(facts),
         _zookeeper(facts),
     ]
     order = (State.OPEN, State.UNKNOWN, State.CLOSED)
@@ -208,6 +223,34 @@ def _certificate(one: Certificate, now: float) -> Door:
         f"{one.what}, {one.path}, {when}: then nothing here proves who it is.",
         "storm admin ca issue, replace the files, restart the daemon",
     )
+
+
+def _authorities(facts: Facts) -> Iterator[Door]:
+    """The CA that stays, and a rotation of its key that did not end."""
+    if not facts.authorities:
+        return
+    newest = max(facts.authorities, key=lambda one: one.generation)
+    days = int((newest.ends - facts.now) // _DAY_SECS)
+    if days >= _CA_ENDS_SOON_DAYS:
+        yield Door("ca", State.CLOSED, f"The CA, {newest.path}, is valid for {days} days.")
+    else:
+        when = f"ends in {days} days" if days >= 0 else "has ended"
+        yield Door(
+            "ca",
+            State.OPEN,
+            f"The CA, {newest.path}, {when}, and all certificates with it.",
+            "storm admin ca rotate begin (docs/security.md)",
+        )
+    if len(facts.authorities) > 1:
+        old = int((facts.now - newest.begins) // _DAY_SECS)
+        late = old >= _ROTATION_DAYS
+        yield Door(
+            "rotation",
+            State.OPEN if late else State.CLOSED,
+            f"{newest.path} trusts two CAs: a rotation was begun {old} days ago"
+            f"{', and the old key still counts' if late else ''}.",
+            "storm admin ca rotate status --check, then storm admin ca rotate end" if late else "",
+        )
 
 
 def _zookeeper(facts: Facts) -> Door:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from squall_cli.doctor.doors import Answer, Certificate, Facts, File, Listener
+from squall_cli.doctor.doors import Answer, Certificate, Facts, File, Listener, Trusted
 from squall_common.config.load import local_dir, log_dir
 from squall_common.config.options.typed import (
     ClientOptions,
@@ -21,7 +21,12 @@ from squall_common.config.options.typed import (
     SupervisorOptions,
     UiOptions,
 )
-from squall_common.security.certificates import CertificateError, read_certificate
+from squall_common.security.certificates import (
+    Authorities,
+    CertificateError,
+    generation_of,
+    read_certificate,
+)
 from squall_common.security.curve import is_loopback
 from squall_thrift import storm
 from squall_thrift.client import ThriftApplicationError, ThriftClient, ThriftTransportError
@@ -58,6 +63,7 @@ def look(conf: Mapping[str, Any]) -> Facts:
         listeners=listeners,
         files=list(_files(conf, nimbus)),
         certificates=list(_certificates(nimbus)),
+        authorities=list(_authorities(nimbus)),
         revoked=nimbus.storm_security_revoked is not None,
         zookeeper=zookeeper,
     )
@@ -88,11 +94,21 @@ def _files(conf: Mapping[str, Any], options: NimbusOptions) -> Iterator[File]:
         yield File(str(found), what, state.st_mode, state.st_uid, secret)
 
 
+def _authorities(options: NimbusOptions) -> Iterator[Trusted]:
+    path = options.storm_security_ca
+    if path is None:
+        return
+    try:
+        found = Authorities.read(Path(path).read_bytes())
+    except (CertificateError, OSError):
+        return  # the daemon does not start with it, and says why
+    for one in found.certificates:
+        begins, ends = one.not_valid_before_utc, one.not_valid_after_utc
+        yield Trusted(path, generation_of(one), begins.timestamp(), ends.timestamp())
+
+
 def _certificates(options: NimbusOptions) -> Iterator[Certificate]:
-    for path, what in (
-        (options.storm_security_ca, "The CA's certificate"),
-        (options.storm_security_certificate, "The certificate"),
-    ):
+    for path, what in ((options.storm_security_certificate, "The certificate"),):
         if path is None:
             continue
         try:

@@ -82,7 +82,6 @@ class WebProxy:
         """Listen. Raises SquallError."""
         self._session = aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECS),
-            connector=aiohttp.TCPConnector(ssl=self._credentials.checked_context),
             cookie_jar=aiohttp.DummyCookieJar(),
         )
         try:
@@ -121,6 +120,7 @@ class WebProxy:
                 data=body or None,
                 headers=headers,
                 allow_redirects=False,
+                ssl=self._credentials.checked_context,
             ) as answer:
                 return await _passed_back(request, answer)
         except RefusedError as error:

@@ -8,6 +8,7 @@ import click
 
 from squall_cli.output import say
 from squall_cli.secure.options import authority_option
+from squall_cli.secure.rotation_commands import rotate
 
 # As in squall_common.security.identity, which the help does not import.
 _ROLES = ("user", "nimbus", "supervisor", "drpc", "ui", "logviewer")
@@ -16,6 +17,9 @@ _ROLES = ("user", "nimbus", "supervisor", "drpc", "ui", "logviewer")
 @click.group("ca")
 def ca() -> None:
     """Make certificates of a secured cluster, and revoke them."""
+
+
+ca.add_command(rotate)
 
 
 @ca.command("init")

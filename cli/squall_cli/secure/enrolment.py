@@ -35,6 +35,7 @@ from squall_cli.secure.zookeeper_digest import make_digest
 from squall_common.daemon.files import write_atomic
 from squall_common.errors import SquallError
 from squall_common.security.certificates import (
+    Authorities,
     CertificateError,
     check_issued,
     cluster_of,
@@ -297,11 +298,13 @@ def is_issued(
     it, valid at a time (seconds since the epoch), and not revoked by the list beside the CA's
     certificate."""
     try:
+        # Of two, while the CA's key turns, the first one issues.
         issuer, found = (read_certificate(path.read_bytes()) for path in (ca, certificate))
+        trusted = Authorities.read(ca.read_bytes())
         cluster = cluster_of(issuer)
         holder = check_issued(found, issuer, cluster, at)
         text = ca.with_name(REVOKED).read_text("ascii")
-        if found.serial_number in RevokedCertificates.verify(text, cluster, issuer).serials:
+        if found.serial_number in RevokedCertificates.verify(text, cluster, trusted).serials:
             return False
     except (OSError, UnicodeDecodeError, CertificateError, IdentityError, SignatureError):
         return False

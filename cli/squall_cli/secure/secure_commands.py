@@ -129,7 +129,7 @@ def status(settings: Settings, folder: Path) -> int:
     with zookeeper(settings) as client:
         data = client.get(paths.CATALOG)[0] if client.exists(paths.CATALOG) else b""
         running = _nimbuses(client)
-    trust = Trust(authority.cluster, authority.certificate)
+    trust = Trust(authority.cluster, AuthorityFolder(folder).authorities())
     try:
         catalog = Catalog.verify(data.decode("ascii", "replace"), trust) if data else None
     except RecordError as error:

@@ -108,7 +108,7 @@ class PeerAuthenticator:
         self._provider = provider
         self._worker_ended = worker_ended
         self._trusted = trusted
-        self._context = trusted.server_context()
+        trusted.server_context()  # fails now, not with the first connection
         self._acls = acls
         self._groups = groups
         self._revoked = revoked
@@ -118,7 +118,7 @@ class PeerAuthenticator:
 
     @property
     def context(self) -> ssl.SSLContext:
-        return self._context
+        return self._trusted.server_context()
 
     def begin(self, mechanism: str, certificate: bytes | None, peer: str) -> _OneResponse:
         return _OneResponse(self, mechanism, certificate, peer)

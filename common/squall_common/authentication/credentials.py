@@ -20,7 +20,7 @@ from squall_common.authentication import mechanisms
 from squall_common.authentication.files import Trusted, read_trusted
 from squall_common.authentication.options import SecurityOptions
 from squall_common.errors import ConfigError
-from squall_common.security.certificates import CertificateError, check_issued
+from squall_common.security.certificates import Anchor, CertificateError, check_issued
 from squall_common.security.identity import IdentityError, Role
 from squall_thrift.serving.authentication import RefusedError
 
@@ -49,15 +49,24 @@ class ClientCredentials:
         self._server = server
         self._token_file = token_file
         self._act_for = act_for
+        self._checked: tuple[int, ssl.SSLContext] | None = None  # with the version of the files
 
-    @functools.cached_property
+    @property
     def context(self) -> ssl.SSLContext:
+        self._trusted.follow()
         return self._trusted.client_context()
 
-    @functools.cached_property
+    @property
     def checked_context(self) -> ssl.SSLContext:
         """As `context`, and the handshake fails unless the server is the daemon that is called:
-        for HTTP clients, which have sent the request before anything else could look."""
+        for HTTP clients, which have sent the request before anything else could look. Asked for
+        each request, since the files of the certificates may change."""
+        self._trusted.follow()
+        if self._checked is None or self._checked[0] != self._trusted.version:
+            self._checked = (self._trusted.version, self._make_checked())
+        return self._checked[1]
+
+    def _make_checked(self) -> ssl.SSLContext:
         check = self.check_server
 
         class Checked(ssl.SSLObject):
@@ -69,7 +78,7 @@ class ClientCredentials:
                 except RefusedError as error:
                     raise ssl.SSLCertVerificationError(str(error)) from error
 
-        context = self._trusted.client_context()
+        context = self._trusted.client_context(new=True)
         context.sslobject_class = Checked
         return context
 
@@ -131,9 +140,7 @@ class CarriedCredentials(ClientCredentials):
         return {"Authorization": f"Bearer {self._carried}"}
 
 
-def check_holder(
-    certificate: bytes, ca: x509.Certificate, cluster: str, role: Role, now: float
-) -> None:
+def check_holder(certificate: bytes, ca: Anchor, cluster: str, role: Role, now: float) -> None:
     """Raises RefusedError unless a certificate (DER) is that of a daemon of a role."""
     try:
         found = x509.load_der_x509_certificate(certificate)

@@ -20,7 +20,7 @@ from squall_common.daemon.loop.background import BackgroundTasks
 from squall_common.errors import SquallError
 from squall_common.security.jws import SignatureError
 from squall_common.security.revocation import TokenRegister, newest
-from squall_common.security.signing import Trust
+from squall_common.security.signing import Trust, is_by_newest
 from squall_thrift.serving.throttle import Throttle
 
 log = get_logger(__name__)
@@ -53,6 +53,8 @@ class FollowedRevocations:
         self._trust = Trust(trusted.cluster, trusted.ca, self._certificates.serials)
         self._fetch = fetch
         self._register: TokenRegister | None = None
+        self._trusted = trusted
+        self._text = ""  # the register as it was signed
         self._throttle = Throttle()
         self._lock = asyncio.Lock()
         self._tasks = BackgroundTasks(
@@ -73,7 +75,8 @@ class FollowedRevocations:
             try:
                 # Also by a Nimbus that was revoked since: it was good when it was kept.
                 past = Trust(self._trust.cluster, self._trust.ca)
-                self._register = TokenRegister.verify(self._file.read_text("ascii"), past)
+                self._text = self._file.read_text("ascii")
+                self._register = TokenRegister.verify(self._text, past)
             except (OSError, ValueError) as error:
                 raise SquallError(
                     f"the register of tokens, {self._file}, cannot be read: {error}",
@@ -83,7 +86,7 @@ class FollowedRevocations:
     def start(self) -> None:
         """Begin to follow them."""
         if self._on_demand:
-            self._tasks.every("revoked certificates", REFRESH_SECS, self._refresh_certificates)
+            self._tasks.every("revoked certificates", REFRESH_SECS, self._refresh_unasked)
         else:
             self._tasks.start("first revocations", self.ready())
             self._tasks.every("revocations", REFRESH_SECS, self.refresh)
@@ -110,6 +113,13 @@ class FollowedRevocations:
             return time.monotonic() < self._ask_again_at
         return self._register is not None
 
+    async def _refresh_unasked(self) -> None:
+        """With `on_demand`: what cannot wait for a token. A register of a CA that does not stay
+        could not be read after the next start."""
+        await self._refresh_certificates()
+        if self._text and not is_by_newest(self._text, self._trusted.ca):
+            await self.refresh()
+
     async def _refresh_certificates(self) -> None:
         why = await asyncio.to_thread(self._certificates.refresh)
         if why is not None:
@@ -132,6 +142,7 @@ class FollowedRevocations:
             return  # nothing new
         self._register = seen if self._register is None else newest(self._register, seen)
         if text:
+            self._text = text
             try:
                 await asyncio.to_thread(write_atomic, self._file, text.encode(), mode=0o600)
             except OSError as error:

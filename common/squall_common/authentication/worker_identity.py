@@ -30,7 +30,8 @@ _file: Path | None = None
 
 
 def identity_json(token: str, ca: str) -> bytes:
-    """The content of the file: the worker's token, and the certificate of the cluster's CA (PEM).
+    """The content of the file: the worker's token, and the certificate of the cluster's CA
+    (PEM; two while its key turns).
 
     >>> identity_json("TOKEN", "PEM")
     b'{"token": "TOKEN", "ca": "PEM"}'
@@ -74,15 +75,11 @@ class WorkerCredentials:
 
     def check_server(self, certificate: bytes) -> None:
         from squall_common.authentication.credentials import check_holder
-        from squall_common.security.certificates import (
-            CertificateError,
-            cluster_of,
-            read_certificate,
-        )
+        from squall_common.security.certificates import Authorities, CertificateError, cluster_of
 
         try:
-            ca = read_certificate(self._read()[1].encode())
-            cluster = cluster_of(ca)
+            ca = Authorities.read(self._read()[1].encode())
+            cluster = cluster_of(ca.newest)
         except CertificateError as error:
             raise RefusedError(f"{self._file} has no CA: {error}") from error
         check_holder(certificate, ca, cluster, self._server, time.time())

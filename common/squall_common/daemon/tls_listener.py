@@ -23,12 +23,13 @@ _ACCEPT_PAUSE_SECS = 0.1
 
 
 class TlsListener:
-    """`admit` says for a peer's address and the number of its handshakes under way whether one
-    more connection may come; `refused` hears of failed handshakes. `start` raises OSError."""
+    """`context` is called for each connection. `admit` says for a peer's address and the number of
+    its handshakes under way whether one more connection may come; `refused` hears of failed
+    handshakes. `start` raises OSError."""
 
     def __init__(
         self,
-        context: ssl.SSLContext,
+        context: Callable[[], ssl.SSLContext],
         make_protocol: Callable[[], asyncio.BaseProtocol],
         *,
         admit: Callable[[str, int], bool],
@@ -114,7 +115,7 @@ class TlsListener:
                     connected.close()
                     return
                 await asyncio.get_running_loop().connect_accepted_socket(
-                    self._make_protocol, connected, ssl=self._context
+                    self._make_protocol, connected, ssl=self._context()
                 )
         except (OSError, TimeoutError, ssl.SSLError) as error:
             connected.close()

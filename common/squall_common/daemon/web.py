@@ -214,18 +214,19 @@ class WebServer:
         server = self._runner.server
         assert server is not None
         server.request_handler = _checked(server.request_handler)
+        authenticator = self._authenticator
         try:
-            if self._authenticator is None:
+            if authenticator is None:
                 self._listener = await loop.create_server(
                     self._connect, address, self._port, backlog=512
                 )
                 self._port = int(self._listener.sockets[0].getsockname()[1])
             else:
                 self._tls = TlsListener(
-                    self._authenticator.context,
+                    lambda: authenticator.context,
                     self._connect,
                     admit=self._admit,
-                    refused=self._authenticator.refused,
+                    refused=authenticator.refused,
                 )
                 self._port = self._tls.start(address, self._port)
                 self._looking = asyncio.create_task(self._look(), name=f"{self._name} proofs")

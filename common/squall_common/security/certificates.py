@@ -55,6 +55,58 @@ class Issued:
         return f"Issued(serial={self.serial:x})"
 
 
+class Authorities:
+    """The CAs that a process trusts: one, and two while the CA's own key turns. Those of a running
+    process can be replaced; whoever has this object goes by the new ones.
+
+    Of two, the one of the higher generation stays: a number in its name, so that neither clocks nor
+    the order in a file decide. Raises CertificateError unless all are of one cluster.
+    """
+
+    def __init__(self, *certificates: x509.Certificate) -> None:
+        self._certificates: tuple[x509.Certificate, ...] = ()
+        self.replace(certificates)
+
+    @classmethod
+    def read(cls, pem: bytes) -> Authorities:
+        """From a file with one or two certificates in PEM. Raises CertificateError."""
+        return cls(*read_certificates(pem))
+
+    def replace(self, certificates: Sequence[x509.Certificate]) -> None:
+        """Trust these from now on. Raises CertificateError, and changes nothing."""
+        if not 1 <= len(certificates) <= 2:
+            raise CertificateError(
+                "a cluster trusts one CA, or two while the first one is replaced"
+            )
+        if len({generation_of(one) for one in certificates}) < len(certificates):
+            raise CertificateError("its two CAs have one generation: one must replace the other")
+        if len({cluster_of(one) for one in certificates}) > 1:
+            raise CertificateError("its two CAs are of different clusters")
+        self._certificates = tuple(sorted(certificates, key=generation_of, reverse=True))
+
+    @property
+    def certificates(self) -> tuple[x509.Certificate, ...]:
+        """The one that stays first."""
+        return self._certificates
+
+    @property
+    def newest(self) -> x509.Certificate:
+        """The one that stays."""
+        return self.certificates[0]
+
+    def pem(self) -> str:
+        """All of them."""
+        return "".join(one.public_bytes(Encoding.PEM).decode() for one in self.certificates)
+
+
+Anchor = x509.Certificate | Authorities
+
+
+def authorities_of(ca: Anchor) -> tuple[x509.Certificate, ...]:
+    """The certificates of one CA, or of those that are trusted now."""
+    return ca.certificates if isinstance(ca, Authorities) else (ca,)
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Authority:
     """The CA of one cluster."""
@@ -67,11 +119,15 @@ class Authority:
         return f"Authority({self.cluster!r})"
 
     @classmethod
-    def create(cls, cluster: str, now: float, *, days: int) -> Authority:
-        """A new one. Raises IdentityError for a bad name of the cluster."""
+    def create(cls, cluster: str, now: float, *, days: int, generation: int = 1) -> Authority:
+        """A new one; one that replaces another has the next generation. Raises IdentityError for
+        a bad name of the cluster."""
         check_name(cluster)
         key = ec.generate_private_key(ec.SECP256R1())
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"Squall CA of {cluster}"[:64])])
+        names = [x509.NameAttribute(NameOID.COMMON_NAME, f"Squall CA of {cluster}"[:64])]
+        if generation > 1:
+            names.append(x509.NameAttribute(NameOID.SERIAL_NUMBER, str(generation)))
+        name = x509.Name(names)
         certificate = (
             _builder(name, name, key.public_key(), key.public_key(), now, days)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -96,6 +152,10 @@ class Authority:
             raise CertificateError("the key is not that of the CA's certificate")
         return cls(cluster, found, private)
 
+    @property
+    def generation(self) -> int:
+        return generation_of(self.certificate)
+
     def to_pem(self) -> tuple[bytes, bytes]:
         """The certificate and its key."""
         return self.certificate.public_bytes(Encoding.PEM), _key_pem(self.key)
@@ -106,11 +166,27 @@ class Authority:
         """A certificate for a user or a daemon. `hosts` are the names and addresses under which
         others reach a daemon. Raises IdentityError for a bad name, CertificateError for a bad
         host, and for one that would outlive the CA."""
-        uri = identity_uri(self.cluster, role, name)
         key = ec.generate_private_key(ec.SECP256R1())
+        certificate = self.certify(key.public_key(), role, name, hosts, now, days=days)
+        return Issued(
+            certificate.public_bytes(Encoding.PEM), _key_pem(key), certificate.serial_number
+        )
+
+    def certify(
+        self,
+        public: ec.EllipticCurvePublicKey,
+        role: Role,
+        name: str,
+        hosts: Sequence[str],
+        now: float,
+        *,
+        days: int,
+    ) -> x509.Certificate:
+        """As `issue`, for a key that its holder has already."""
+        uri = identity_uri(self.cluster, role, name)
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{role.value}:{name}"[:64])])
         builder = _builder(
-            subject, self.certificate.subject, key.public_key(), self.key.public_key(), now, days
+            subject, self.certificate.subject, public, self.key.public_key(), now, days
         )
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
         if role is not Role.USER:
@@ -132,9 +208,7 @@ class Authority:
                 "the certificate would be valid longer than the CA, until "
                 f"{self.certificate.not_valid_after_utc:%Y-%m-%d}"
             )
-        return Issued(
-            certificate.public_bytes(Encoding.PEM), _key_pem(key), certificate.serial_number
-        )
+        return certificate
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +224,14 @@ def read_certificate(pem: bytes) -> x509.Certificate:
     """Raises CertificateError."""
     try:
         return x509.load_pem_x509_certificate(pem)
+    except ValueError as error:
+        raise CertificateError("it is not a certificate in PEM") from error
+
+
+def read_certificates(pem: bytes) -> list[x509.Certificate]:
+    """All in a file. Raises CertificateError."""
+    try:
+        return x509.load_pem_x509_certificates(pem)
     except ValueError as error:
         raise CertificateError("it is not a certificate in PEM") from error
 
@@ -176,15 +258,33 @@ def cluster_of(ca: x509.Certificate) -> str:
     raise CertificateError("it is not the certificate of a cluster's CA (see storm admin ca init)")
 
 
-def check_issued(
-    certificate: x509.Certificate, ca: x509.Certificate, cluster: str, at: float
-) -> Holder:
-    """Whose certificate it is, if the CA has issued it and it is valid at a time. Whether it was
-    revoked is not asked here. Raises CertificateError, IdentityError."""
-    try:
-        certificate.verify_directly_issued_by(ca)
-    except (InvalidSignature, ValueError, TypeError):
-        raise CertificateError("the cluster's CA has not issued the certificate") from None
+def generation_of(ca: x509.Certificate) -> int:
+    """How many CAs the cluster has had with this one. Raises CertificateError."""
+    found = ca.subject.get_attributes_for_oid(NameOID.SERIAL_NUMBER)
+    if not found:
+        return 1
+    text = str(found[0].value)
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise CertificateError("the CA's certificate has no readable generation")
+    return int(text)
+
+
+def issuer_of(certificate: x509.Certificate, ca: Anchor) -> x509.Certificate | None:
+    """The CA that has issued a certificate; None if none of these has."""
+    for one in authorities_of(ca):
+        try:
+            certificate.verify_directly_issued_by(one)
+        except (InvalidSignature, ValueError, TypeError):
+            continue
+        return one
+    return None
+
+
+def check_issued(certificate: x509.Certificate, ca: Anchor, cluster: str, at: float) -> Holder:
+    """Whose certificate it is, if a CA that is trusted has issued it and it is valid at a time.
+    Whether it was revoked is not asked here. Raises CertificateError, IdentityError."""
+    if issuer_of(certificate, ca) is None:
+        raise CertificateError("the cluster's CA has not issued the certificate")
     when = datetime.datetime.fromtimestamp(at, datetime.UTC)
     if when < certificate.not_valid_before_utc:
         raise CertificateError(

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from squall_common.security import jws
-from squall_common.security.certificates import CertificateError, check_issued
+from squall_common.security.certificates import Anchor, CertificateError, check_issued
 from squall_common.security.identity import IdentityError, Role
 from squall_common.security.jws import SignatureError, b64, unb64
 from squall_common.security.records import RecordError
@@ -50,7 +50,7 @@ class Registration:
         data: bytes,
         node: str,
         cluster: str,
-        ca: x509.Certificate,
+        ca: Anchor,
         revoked: Collection[int],
         now: float,
     ) -> Registration:

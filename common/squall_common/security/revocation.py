@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 from squall_common.security import jws
+from squall_common.security.certificates import Anchor
 from squall_common.security.identity import IdentityError, check_name
 from squall_common.security.jws import SignatureError
-from squall_common.security.signing import LEEWAY_SECS, SigningKey, Trust, Use
+from squall_common.security.signing import LEEWAY_SECS, SigningKey, Trust, Use, verify_by_ca
 from squall_common.security.tokens import PROGRAM_SECS_MAX, Token, TokenError
 
 _CERTIFICATES = "squall-revoked-certificates"
@@ -51,12 +51,9 @@ class RevokedCertificates:
         return jws.sign(payload, {"typ": _CERTIFICATES}, key)
 
     @classmethod
-    def verify(cls, text: str, cluster: str, ca: x509.Certificate) -> RevokedCertificates:
+    def verify(cls, text: str, cluster: str, ca: Anchor) -> RevokedCertificates:
         """Raises SignatureError."""
-        public = ca.public_key()
-        if not isinstance(public, jws.PublicKey):
-            raise SignatureError("the CA's key is of an unknown kind")
-        payload = jws.verify(jws.parse(text.strip()), public, typ=_CERTIFICATES)
+        payload = verify_by_ca(text.strip(), ca, typ=_CERTIFICATES)
         if payload.get("cluster") != cluster:
             raise SignatureError(f"it is of cluster {payload.get('cluster')!r}")
         try:
@@ -183,6 +180,8 @@ def _token_json(token: Token) -> dict[str, Any]:
         value["actions"] = sorted(token.actions)
     if token.topologies is not None:
         value["topologies"] = sorted(token.topologies)
+    if token.authority > 1:
+        value["authority"] = token.authority
     return value
 
 
@@ -196,6 +195,7 @@ def _token(identifier: str, value: Mapping[str, Any]) -> Token:
         str(value.get("label", "")),
         None if actions is None else frozenset(actions),
         None if topologies is None else frozenset(topologies),
+        int(value.get("authority", 1)),
     )
 
 

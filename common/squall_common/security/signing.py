@@ -22,7 +22,14 @@ from cryptography.hazmat.primitives.hashes import SHA256, Hash
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from squall_common.security import jws
-from squall_common.security.certificates import CertificateError, check_issued
+from squall_common.security.certificates import (
+    Anchor,
+    Authorities,
+    CertificateError,
+    authorities_of,
+    check_issued,
+    issuer_of,
+)
 from squall_common.security.identity import IdentityError, Role
 from squall_common.security.jws import SignatureError, b64, unb64
 
@@ -121,12 +128,13 @@ class _Endorsed:
 
 class Trust:
     """Verifies what the Nimbus nodes of a cluster sign. All of its knowledge is local: the
-    cluster's name, the CA's certificate, and (`revoked`) the serial numbers that were revoked."""
+    cluster's name, the CA's certificate (or the CAs that are trusted, which may change), and
+    (`revoked`) the serial numbers that were revoked."""
 
     def __init__(
         self,
         cluster: str,
-        ca: x509.Certificate,
+        ca: Anchor,
         revoked: Callable[[], Collection[int]] = frozenset,
     ) -> None:
         self.cluster = cluster
@@ -197,6 +205,32 @@ class Signed:
     payload: Mapping[str, Any]
     nimbus: str
     at: float
+
+
+def verify_by_ca(text: str, ca: Anchor, *, typ: str) -> Mapping[str, Any]:
+    """The payload of what a CA's own key has signed. Raises SignatureError."""
+    parsed = jws.parse(text)
+    problem = SignatureError("the CA's key is of an unknown kind")
+    for one in authorities_of(ca):
+        public = one.public_key()
+        if not isinstance(public, jws.PublicKey):
+            continue
+        try:
+            return jws.verify(parsed, public, typ=typ)
+        except SignatureError as error:
+            problem = error
+    raise problem
+
+
+def is_by_newest(text: str, ca: Authorities) -> bool:
+    """Whether the certificate that endorses a text's key is of the CA that stays. For texts that
+    were verified: nothing else is looked at."""
+    try:
+        endorsement = jws.parse(str(jws.parse(text).header.get("endorsement")))
+        certificate = x509.load_der_x509_certificate(unb64(str(endorsement.header["x5c"][0])))
+    except (SignatureError, ValueError, KeyError, TypeError, IndexError):
+        return False
+    return issuer_of(certificate, ca.newest) is not None
 
 
 def _read_endorsement(

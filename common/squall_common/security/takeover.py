@@ -14,14 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 from squall_common.names import ANONYMOUS
 from squall_common.security import jws
+from squall_common.security.certificates import Anchor
 from squall_common.security.identity import IdentityError, check_name
 from squall_common.security.jws import SignatureError, b64, unb64
-from squall_common.security.signing import LEEWAY_SECS
+from squall_common.security.signing import LEEWAY_SECS, verify_by_ca
 from squall_common.security.topology_states import natural
 
 _TYPE = "squall-takeover"
@@ -66,12 +66,9 @@ class Takeover:
         return jws.sign(payload, {"typ": _TYPE}, key)
 
     @classmethod
-    def verify(cls, text: str, cluster: str, ca: x509.Certificate, now: float) -> Takeover:
+    def verify(cls, text: str, cluster: str, ca: Anchor, now: float) -> Takeover:
         """Raises SignatureError: it is not the CA's, of another cluster, or its time is over."""
-        public = ca.public_key()
-        if not isinstance(public, jws.PublicKey):
-            raise SignatureError("the CA's key is of an unknown kind")
-        payload = jws.verify(jws.parse(text.strip()), public, typ=_TYPE)
+        payload = verify_by_ca(text.strip(), ca, typ=_TYPE)
         if payload.get("cluster") != cluster:
             raise SignatureError(f"it is of cluster {payload.get('cluster')!r}")
         confirmed = natural(payload, "confirmed")

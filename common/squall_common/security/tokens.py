@@ -53,6 +53,7 @@ class Token:
     label: str = ""
     actions: frozenset[str] | None = None
     topologies: frozenset[str] | None = None
+    authority: int = 1  # generation of the CA that stands behind it; in the register alone
 
     @property
     def scope(self) -> Scope:

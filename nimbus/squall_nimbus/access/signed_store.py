@@ -52,7 +52,7 @@ from squall_common.names import ANONYMOUS
 from squall_common.security.jws import SignatureError
 from squall_common.security.records import Bundle, Manifest, RecordError, TopologyRecord
 from squall_common.security.registrations import Registration
-from squall_common.security.signing import SigningKey, Use
+from squall_common.security.signing import SigningKey, Trust, Use
 from squall_common.security.takeover import Taken, Takeover
 from squall_common.security.topology_states import (
     Catalog,
@@ -76,6 +76,10 @@ NODES_SECS = 300.0
 # A larger value is taken apart in a thread.
 _ON_LOOP_BYTES_MAX = 16_000
 _SIGNED_PARENTS = (paths.SECURITY, paths.SIGNED_STATES, paths.MANIFESTS)
+
+
+# The serial numbers that were revoked, and that of the CA by which all is to be signed.
+_Basis = tuple[frozenset[int], int | None]
 
 
 class SignedStore(StoreProxy):
@@ -113,7 +117,9 @@ class SignedStore(StoreProxy):
         self._mirrors = Mirrors(inner, lambda: ledger.catalog.topologies)
         self._mirrors_due = True  # the leader before may have ended before it wrote them
         self._due: dict[str, dict[str, str]] = {}  # topology -> hashes that its record lacks
-        self._checked: frozenset[int] | None = None  # revocations at the last round
+        self._checked: _Basis | None = None  # what the last round has gone by
+        self._staying: Trust | None = None  # what is to be believed later, too; see `_basis`
+        self._staying_for: _Basis | None = None
         self._registrations: dict[str, int] = {}  # node -> the highest number seen
         self._wake = asyncio.Event()
         self._throttle = Throttle()
@@ -661,19 +667,37 @@ class SignedStore(StoreProxy):
         """Whether its record is to be signed again."""
         return kept.state.id in self._due or kept.record.is_half_over(now)
 
+    def _basis(self) -> _Basis:
+        """What decides whether a signature counts, now and later. While two CAs are trusted, the
+        one that stays is asked for as soon as this Nimbus' own certificate is of it: what it signs
+        then stands."""
+        trusted = self._trusted
+        stays = trusted.ca.newest.serial_number if trusted.is_of_newest else None
+        return frozenset(self._revoked()), stays
+
+    def _trust_that_stays(self) -> Trust:
+        basis = self._basis()
+        if basis[1] is None:
+            return self.ledger.trust
+        if self._staying is None or self._staying_for != basis:
+            self._staying_for = basis
+            self._staying = Trust(self._trusted.cluster, self._trusted.ca.newest, self._revoked)
+        return self._staying
+
     def _is_trusted(self, kept: KeptState) -> bool:
-        """Whether others still believe what the ledger has: no certificate of it was revoked."""
+        """Whether others still believe what the ledger has, and will: no certificate of it was
+        revoked, and the CA that stays stands behind it."""
         try:
-            TopologyState.verify(kept.text.decode(), self.ledger.trust, kept.state.id)
+            TopologyState.verify(kept.text.decode(), self._trust_that_stays(), kept.state.id)
         except RecordError:
             return False
         return self._is_record_trusted(kept)
 
     def _is_record_trusted(self, kept: KeptState) -> bool:
-        if frozenset(self._revoked()) == self._checked:
+        if self._basis() == self._checked:
             return True  # the last round has looked
         try:
-            TopologyRecord.verify(kept.state.record, self.ledger.trust)
+            TopologyRecord.verify(kept.state.record, self._trust_that_stays())
         except RecordError:
             return False
         return True
@@ -683,7 +707,7 @@ class SignedStore(StoreProxy):
     ) -> None:
         text, catalog = self.ledger.catalog_text, self.ledger.catalog
         try:
-            Catalog.verify(text.decode(), self.ledger.trust)
+            Catalog.verify(text.decode(), self._trust_that_stays())
             rewrite[paths.CATALOG] = text
         except RecordError:
             change.catalog = Catalog(self.ledger.next_number(now), catalog.topologies)
@@ -733,10 +757,10 @@ class SignedStore(StoreProxy):
             await fence.transaction([Set(path, b"")])
         self._wrong.difference_update(wrong)
         await self._mirror_all()
-        now, revoked = self._clock.time(), frozenset(self._revoked())
+        now, basis = self._clock.time(), self._basis()
         for topology_id, kept in list(self.ledger.states.items()):
             due = self._is_due(kept, now)
-            if due or (revoked != self._checked and not self._is_trusted(kept)):
+            if due or (basis != self._checked and not self._is_trusted(kept)):
                 # (Not the state of this round's begin: it may have changed since.)
                 await fence.transaction([Set(paths.signed_state(topology_id), b"")])
                 log.info("record_signed_again", topology_id=topology_id)
@@ -745,11 +769,11 @@ class SignedStore(StoreProxy):
             for node in await self._supervisors()
             if node not in self.ledger.manifests and await self._is_registered(node)
         }
-        for node in sorted(nodes | self._behind(revoked)):
+        for node in sorted(nodes | self._behind(basis)):
             await fence.transaction([Set(paths.manifest(node), b"")])
-        if revoked != self._checked and self.ledger.catalog_text:
+        if basis != self._checked and self.ledger.catalog_text:
             await fence.transaction([Set(paths.CATALOG, b"")])
-        self._checked = revoked
+        self._checked = basis
 
     async def _mirror_all(self) -> None:
         """Once, when this Nimbus begins to lead."""
@@ -777,9 +801,9 @@ class SignedStore(StoreProxy):
         except NoNodeError:
             return False
 
-    def _behind(self, revoked: frozenset[int]) -> set[str]:
+    def _behind(self, basis: _Basis) -> set[str]:
         """Nodes whose manifests are not what the topologies say, after a crash in between, or were
-        signed by a Nimbus that was revoked."""
+        signed by a Nimbus that was revoked, or under a CA that does not stay."""
         change = Change()
         listed = {node for kept in self.ledger.states.values() for node in kept.slots}
         found = set()
@@ -787,7 +811,7 @@ class SignedStore(StoreProxy):
             known = self.ledger.manifests.get(node)
             work = self.ledger.work_of(node, change)[0]
             good = known is not None and dict(known.manifest.slots) == work
-            if known is not None and good and revoked != self._checked:
+            if known is not None and good and basis != self._checked:
                 good = self._is_manifest_trusted(known)
             if not good:
                 found.add(node)
@@ -795,7 +819,7 @@ class SignedStore(StoreProxy):
 
     def _is_manifest_trusted(self, known: KeptManifest) -> bool:
         try:
-            KeptManifest.verify(known.data, self.ledger.trust, known.manifest.node)
+            KeptManifest.verify(known.data, self._trust_that_stays(), known.manifest.node)
         except RecordError:
             return False
         return True

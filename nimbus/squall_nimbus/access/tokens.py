@@ -26,7 +26,7 @@ from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
 from squall_common.security.jws import SignatureError
 from squall_common.security.revocation import TokenRegister, newest
-from squall_common.security.signing import Trust, Use
+from squall_common.security.signing import Trust, Use, is_by_newest
 from squall_common.security.tokens import Token, TokenError, make_token, sign_token
 from squall_common.security.worker_tokens import make_worker_token, sign_worker_token
 from squall_nimbus.access.keys import SigningKeys
@@ -56,7 +56,9 @@ class Tokens:
         self._clock = clock
         self._trust = Trust(trusted.cluster, trusted.ca, revoked.serials)
         self._past = Trust(trusted.cluster, trusted.ca)  # by Nimbus nodes that were revoked, too
+        self._trusted = trusted
         self._refused = False  # what is in ZooKeeper
+        self._is_passing = False  # it stands on a CA that does not stay
         self._register = TokenRegister()
         self._signed = ""  # the register's text
         self._unwritten: bytes | None = None  # a register that could not be written to the disk yet
@@ -97,7 +99,7 @@ class Tokens:
             log.error("revoked_certificates_refused", reason=why, left_out=left_out)
         async with self._lock:
             await self._look()
-        if self._refused and self._register.number:
+        if (self._refused or self._is_passing) and self._register.number:
             try:
                 await self._change(lambda register: replace(register, number=register.number + 1))
             except (NotLeaderError, SquallError, SignatureError) as error:
@@ -106,7 +108,7 @@ class Tokens:
     async def _look(self) -> None:
         await self._write()
         found = await self._state.token_register()
-        self._refused = False
+        self._refused = self._is_passing = False
         if found is None:
             return
         text = found.decode("ascii", "replace")
@@ -122,6 +124,7 @@ class Tokens:
                 seen = TokenRegister.verify(text, self._past)
             except SignatureError:
                 return
+        self._is_passing = self._trusted.is_of_newest and not is_by_newest(text, self._trusted.ca)
         if seen.number < self._register.number:
             if (left_out := self._throttle.left_out("rolled back")) is not None:
                 log.error(
@@ -150,6 +153,7 @@ class Tokens:
             token = make_token(
                 user, lifetime_secs, now, label=label, actions=actions, topologies=topologies
             )
+            token = replace(token, authority=self._trusted.generation)
             await self._change(lambda register: register.with_token(token, now))
         except TokenError as error:
             raise SquallError(str(error)) from error

@@ -17,6 +17,8 @@ from squall_common.client.reporting import Connect
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import NimbusError
+from squall_common.security.certificates import Authorities, CertificateError
+from squall_common.security.signing import is_by_newest
 from squall_common.security.worker_tokens import RENEW_SECS, slot_named
 from squall_common.worker_files.launch_spec import IDENTITY_FILE
 from squall_supervisor.blobs.credentials import give_file
@@ -27,24 +29,50 @@ from squall_thrift.serving.throttle import Throttle
 log = get_logger(__name__)
 
 LOOK_SECS = 1.0
+# Between two questions for a token in place of one that stands on a CA that goes.
+PASSING_SECS = 15.0
 _PAUSE_SECS, _PAUSE_SECS_MAX = 2.0, 30.0
 _CALL_SECS = 10.0
 _TOPOLOGIES_A_CALL = 500
+_SEEN_MAX = 1_000
 
 # A slot: its port, and the topology on it.
 Slot = tuple[int, str]
 
 
+class Passing:
+    """Which tokens stand on a CA that does not stay. Looks at each token once for each CA."""
+
+    def __init__(self) -> None:
+        self._ca: tuple[str, Authorities | None] = ("", None)
+        self._seen: dict[str, bool] = {}
+
+    def is_passing(self, token: str, ca: str) -> bool:
+        """`ca` is the certificate of the CA, or those of two, in PEM."""
+        if ca != self._ca[0] or len(self._seen) > _SEEN_MAX:
+            self._seen.clear()
+            try:
+                self._ca = (ca, Authorities.read(ca.encode()))
+            except CertificateError:
+                self._ca = (ca, None)
+        if self._ca[1] is None:
+            return False
+        if token not in self._seen:
+            self._seen[token] = not is_by_newest(token, self._ca[1])
+        return self._seen[token]
+
+
 class WorkerTokens:
-    """`running()` returns the folders of the workers that run now, by slot; `ca` is the certificate
-    of the cluster's CA, in PEM."""
+    """`running()` returns the folders of the workers that run now, by slot; `ca` returns
+    the certificate of the cluster's CA, in PEM; two while the CA's key turns. A token that stands
+    on the one that goes is replaced as soon as Nimbus has a certificate of the one that stays."""
 
     def __init__(
         self,
         connect: Connect,
         supervisor_id: str,
         *,
-        ca: str,
+        ca: Callable[[], str],
         running: Callable[[], Mapping[Slot, Path]],
         clock: Clock,
     ) -> None:
@@ -54,7 +82,8 @@ class WorkerTokens:
         self._running = running
         self._clock = clock
         self._tokens: dict[Slot, tuple[str, float]] = {}  # with the time when it came
-        self._given: dict[Path, str] = {}  # by the worker's folder
+        self._given: dict[Path, tuple[str, str]] = {}  # token and CA by the worker's folder
+        self._passing = Passing()
         self._next_try = 0.0
         self._pause_secs = _PAUSE_SECS
         self._throttle = Throttle()
@@ -67,18 +96,21 @@ class WorkerTokens:
         self._given = {
             folder: text for folder, text in self._given.items() if folder in set(running.values())
         }
-        now = self._clock.monotonic()
+        now, ca = self._clock.monotonic(), self._ca()
         due = {
             slot
             for slot in running
-            if slot not in self._tokens or now - self._tokens[slot][1] >= RENEW_SECS
+            if slot not in self._tokens or now - self._tokens[slot][1] >= self._renew_secs(slot, ca)
         }
         if due and now >= self._next_try:
             await self._fetch(due, now)
         for slot, folder in running.items():
             token = self._tokens.get(slot)
-            if token is not None and self._given.get(folder) != token[0]:
-                await asyncio.to_thread(self._give, folder, token[0])
+            if token is not None and self._given.get(folder) != (token[0], ca):
+                await asyncio.to_thread(self._give, folder, token[0], ca)
+
+    def _renew_secs(self, slot: Slot, ca: str) -> float:
+        return PASSING_SECS if self._passing.is_passing(self._tokens[slot][0], ca) else RENEW_SECS
 
     async def _fetch(self, due: set[Slot], now: float) -> None:
         topologies = sorted({topology_id for _, topology_id in due})
@@ -111,13 +143,13 @@ class WorkerTokens:
         self._next_try = now + self._pause_secs
         self._pause_secs = min(2 * self._pause_secs, _PAUSE_SECS_MAX)
 
-    def _give(self, folder: Path, token: str) -> None:
+    def _give(self, folder: Path, token: str, ca: str) -> None:
         try:
-            give_file(folder, IDENTITY_FILE, identity_json(token, self._ca))
+            give_file(folder, IDENTITY_FILE, identity_json(token, ca))
         except OSError as error:  # its worker has just ended, or the disk is full
             self._complain("worker_token_not_given", error, folder.name)
         else:
-            self._given[folder] = token
+            self._given[folder] = (token, ca)
 
     def _complain(self, event: str, error: object, worker_id: str = "") -> None:
         if (left_out := self._throttle.left_out((event, worker_id))) is not None:

@@ -40,7 +40,8 @@ class Node:
     trouble: Callable[[str, int, str], None] = lambda topology_id, port, message: None
     ends: EndReports = field(default_factory=EndReports)
     exits: RecentExits = field(default_factory=RecentExits)
-    ca: str | None = None  # certificate of the cluster's CA in PEM; None in an open cluster
+    # Returns the certificate of the cluster's CA, in PEM; None in an open cluster.
+    ca: Callable[[], str] | None = None
     cgroups: Cgroups | None = None  # None: workers have none
     command: WorkerCommand = worker_command
     machine: Machine = field(default_factory=Machine)

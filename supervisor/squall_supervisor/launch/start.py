@@ -91,7 +91,7 @@ def _spec(request: LaunchRequest, record: WorkerRecord) -> LaunchSpec:
         artifacts_dir=settings.artifacts_dir / topology_id / str(request.port),
         daemon_conf=worker_conf(node.conf),
         secured=node.secured,
-        ca=node.ca,
+        ca=None if node.ca is None else node.ca(),
     )
 
 

@@ -90,7 +90,7 @@ class SecuredServer:
             now=time.time,
         )
         assert trusted.own is not None
-        self.ca = trusted.ca_pem()  # for workers
+        self.ca = trusted.ca_pem  # for workers
         self._revoked = revoked
         self._throttle = Throttle()
         self._tasks = BackgroundTasks(

@@ -15,8 +15,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from cryptography.hazmat.primitives.serialization import Encoding
-
 from squall_common.authentication.files import Trusted
 from squall_common.cluster.store import Store
 from squall_common.cluster.stores.verified import VerifiedStore
@@ -24,7 +22,6 @@ from squall_common.daemon.clock import Clock
 from squall_common.daemon.files import make_private_dirs, write_atomic
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import ConfigError
-from squall_common.security.certificates import read_key
 from squall_common.security.records import Bundle, ManifestGate, RecordError, next_sequence
 from squall_common.security.registrations import Registration
 from squall_common.security.signing import Trust
@@ -85,14 +82,13 @@ class SignedWork:
         assert own is not None, "a supervisor of a secured cluster has a certificate"
         now = self._clock.time()
         self._last_number = next_sequence(self._last_number, now)
-        key = read_key(Path(own.key_file).read_bytes())
         registration = Registration(node, self._last_number, value)
-        return registration.sign(self._trusted.cluster, own.certificate, key, now)
+        return registration.sign(self._trusted.cluster, own.certificate, own.key, now)
 
     @property
     def ca(self) -> str:
-        """The certificate of the cluster's CA in PEM."""
-        return self._trusted.ca.public_bytes(Encoding.PEM).decode()
+        """The certificate of the cluster's CA in PEM; two while its key turns."""
+        return self._trusted.ca_pem()
 
     @property
     def topologies(self) -> frozenset[str]:

@@ -68,13 +68,13 @@ class Logs:
             self._session = aiohttp.ClientSession(
                 timeout=aiohttp.ClientTimeout(total=_SECS, connect=5.0),
                 auto_decompress=True,
-                connector=aiohttp.TCPConnector(
-                    ssl=True if self._credentials is None else self._credentials.checked_context
-                ),
             )
         try:
             async with self._session.get(
-                url, allow_redirects=False, headers=self._who(viewer)
+                url,
+                allow_redirects=False,
+                headers=self._who(viewer),
+                ssl=True if self._credentials is None else self._credentials.checked_context,
             ) as answer:
                 body = await answer.content.read(_BYTES_MAX)
                 while len(body) < _BYTES_MAX and (more := await answer.content.read(65_536)):

@@ -13,6 +13,7 @@ from squall_cli.doctor.doors import (
     File,
     Listener,
     State,
+    Trusted,
     doors,
 )
 
@@ -32,6 +33,7 @@ CLOSED = Facts(
     listeners=[NIMBUS],
     files=[KEY],
     certificates=[Certificate("/etc/squall/nimbus.pem", "The certificate", NOW + 200 * DAY)],
+    authorities=[Trusted("/etc/squall/ca.pem", 1, NOW - 900 * DAY, NOW + 900 * DAY)],
     zookeeper=[],
 )
 
@@ -78,6 +80,22 @@ def test_a_node_that_is_well_secured_has_no_open_door() -> None:
             "certificate /c.pem",
             "has ended",
         ),
+        (
+            {"authorities": [Trusted("/ca.pem", 1, NOW - 900 * DAY, NOW + 89.5 * DAY)]},
+            "ca",
+            "ends in 89 days, and all certificates with it",
+        ),
+        ({"authorities": [Trusted("/ca.pem", 1, NOW - 900 * DAY, NOW - 1)]}, "ca", "has ended"),
+        (
+            {
+                "authorities": [
+                    Trusted("/ca.pem", 2, NOW - 8.5 * DAY, NOW + 900 * DAY),
+                    Trusted("/ca.pem", 1, NOW - 900 * DAY, NOW + 3 * DAY),
+                ]
+            },
+            "rotation",
+            "a rotation was begun 8 days ago, and the old key still counts",
+        ),
     ],
 )
 def test_each_open_door_is_named_with_what_closes_it(
@@ -102,6 +120,16 @@ def test_each_open_door_is_named_with_what_closes_it(
 )
 def test_what_others_may_see_is_no_open_door(file: File) -> None:
     assert doors(replace(CLOSED, files=[file]))[0].state is State.CLOSED
+
+
+def test_a_rotation_that_is_under_way_is_no_open_door() -> None:
+    both = [
+        Trusted("/ca.pem", 1, NOW - 900 * DAY, NOW + 3 * DAY),
+        Trusted("/ca.pem", 2, NOW - DAY, NOW + 900 * DAY),
+    ]
+    found = doors(replace(CLOSED, authorities=both))
+    assert {door.state for door in found} == {State.CLOSED}
+    assert any("trusts two CAs" in door.what for door in found)
 
 
 def test_what_could_not_be_looked_at_is_neither_open_nor_closed() -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
+from tests.support.secured_nimbus import Certificates
 from tests.support.signers import Signers, make_signers
 
 from squall_common.authentication import files
 from squall_common.authentication.files import RevokedFile, Trusted
+from squall_common.daemon.files import write_atomic
+from squall_common.security.certificates import Authorities, Authority
+from squall_common.security.identity import Role
 from squall_common.security.revocation import RevokedCertificates
 
 
@@ -26,7 +31,7 @@ def signed(signers: Signers, *serials: int) -> str:
 
 
 def followed(signers: Signers, folder: Path) -> RevokedFile:
-    trusted = Trusted("prod", "ca.pem", signers.ca.certificate, None)
+    trusted = Trusted("prod", "ca.pem", Authorities(signers.ca.certificate), None)
     return RevokedFile(str(folder / "revoked.jws"), trusted, folder / "kept.jws")
 
 
@@ -96,3 +101,47 @@ def test_of_two_lists_with_one_number_both_count(prod: Signers, tmp_path: Path) 
     path.write_text(signed(prod, 7))
     os.utime(path, (3, 3))
     assert "number 2 was read before" in str(found.refresh())
+
+
+def replace_ca(certificates: Certificates, *generations: Authority) -> None:
+    text = b"".join(one.to_pem()[0] for one in generations)
+    write_atomic(certificates.authority.certificate, text, mode=0o644)
+
+
+def test_a_running_process_follows_its_ca_and_its_certificate(tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path).create()
+    trusted = certificates.trusted(Role.NIMBUS, "n1")
+    old = certificates.authority.load()
+    new = Authority.create("test", time.time(), days=30, generation=2)
+    first, client = trusted.server_context(), trusted.client_context()
+    assert trusted.refresh() is None
+    assert trusted.server_context() is first
+    replace_ca(certificates, old, new)
+    assert trusted.refresh() is None
+    assert (trusted.is_turning, trusted.is_of_newest) == (True, False)
+    assert trusted.server_context() is not first
+    assert trusted.client_context() is not client
+    # Its own certificate would count no longer: the old CA stays.
+    replace_ca(certificates, new)
+    assert "has not issued" in (trusted.refresh() or "")
+    assert trusted.is_turning
+    issued = new.issue(Role.NIMBUS, "n1", ["127.0.0.1"], time.time(), days=3)
+    write_atomic(tmp_path / "nimbus-n1.key", issued.key, mode=0o600)
+    assert trusted.refresh() is not None  # of another certificate
+    write_atomic(tmp_path / "nimbus-n1.pem", issued.certificate, mode=0o644)
+    assert trusted.refresh() is None
+    assert (trusted.is_turning, trusted.is_of_newest) == (False, True)
+    assert trusted.own is not None
+    assert trusted.own.holder.serial == issued.serial
+
+
+def test_a_process_does_not_become_another_one(tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path).create()
+    trusted = certificates.trusted(Role.NIMBUS, "n1")
+    other = certificates.issue(Role.NIMBUS, "n2")
+    for suffix in (".key", ".pem"):
+        target = (tmp_path / "nimbus-n1").with_suffix(suffix)
+        write_atomic(target, other.with_suffix(suffix).read_bytes(), mode=0o600)
+    assert "that of nimbus:n2 now" in (trusted.refresh() or "")
+    assert trusted.own is not None
+    assert trusted.own.holder.name == "n1"

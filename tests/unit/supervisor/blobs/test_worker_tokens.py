@@ -67,7 +67,9 @@ def token_in(worker: Path) -> str:
 async def test_a_worker_gets_its_token_once_and_the_next_one_after_a_third(worker: Path) -> None:
     nimbus, clock = Nimbus(), ManualClock()
     running = {(6700, ID): worker}
-    tokens = WorkerTokens(nimbus.connect, "node-1", ca="PEM", running=lambda: running, clock=clock)
+    tokens = WorkerTokens(
+        nimbus.connect, "node-1", ca=lambda: "PEM", running=lambda: running, clock=clock
+    )
     for _ in range(3):
         await tokens.look()
     assert nimbus.asked == 1
@@ -82,7 +84,9 @@ async def test_a_new_worker_of_a_slot_gets_its_token_while_nimbus_is_away(
 ) -> None:
     nimbus, clock = Nimbus(), ManualClock()
     running = {(6700, ID): worker}
-    tokens = WorkerTokens(nimbus.connect, "node-1", ca="PEM", running=lambda: running, clock=clock)
+    tokens = WorkerTokens(
+        nimbus.connect, "node-1", ca=lambda: "PEM", running=lambda: running, clock=clock
+    )
     await tokens.look()
     nimbus.away = True
     running[6700, ID] = fresh = tmp_path / "fresh"
@@ -99,7 +103,7 @@ async def test_a_nimbus_that_is_away_or_does_not_know_the_slot_yet_is_asked_agai
     tokens = WorkerTokens(
         nimbus.connect,
         "node-1",
-        ca="PEM",
+        ca=lambda: "PEM",
         running=lambda: {(6700, ID): worker},
         clock=clock,
     )
@@ -125,7 +129,7 @@ async def test_a_folder_that_has_gone_keeps_the_others_from_nothing(
     tokens = WorkerTokens(
         nimbus.connect,
         "node-1",
-        ca="PEM",
+        ca=lambda: "PEM",
         running=lambda: {(6700, ID): tmp_path / "gone", (6701, ID): worker},
         clock=clock,
     )
@@ -144,7 +148,7 @@ async def test_a_worker_that_still_ends_gets_no_token_of_the_topology_that_follo
     tokens = WorkerTokens(
         nimbus.connect,
         "node-1",
-        ca="PEM",
+        ca=lambda: "PEM",
         running=lambda: {(6700, ID): worker, (6701, other): folder},
         clock=clock,
     )
