@@ -13,6 +13,7 @@ from typing import Any
 from tests.support.nimbus_service import LocalNimbus
 
 from squall_cli.secure.authority_folder import AuthorityFolder
+from squall_cli.secure.rotation import Rotation
 from squall_common.authentication.credentials import ClientCredentials, credentials_of
 from squall_common.authentication.files import Trusted, read_trusted
 from squall_common.cluster.store import Store
@@ -47,6 +48,14 @@ class Certificates:
     def issue(self, role: Role, name: str, *, hosts: list[str] | None = None) -> Path:
         given = HOSTS if hosts is None else hosts
         return self.authority.issue(role, name, given, self.folder, days=self.days)[0]
+
+    def turn(self, *files: Path) -> None:
+        """Let the next CA issue, and replace these certificates by ones of it."""
+        rotation = Rotation(self.authority)
+        rotation.begin()
+        rotation.turn()
+        for file in files:
+            assert self.authority.certify(file, days=self.days)
 
     def conf(self, role: Role, name: str) -> dict[str, Any]:
         """The keys by which a process proves who it is."""

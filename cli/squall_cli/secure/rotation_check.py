@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from squall_cli.cluster.cluster_nodes import zookeeper
 from squall_cli.options import Settings
 from squall_common.cluster import paths
+from squall_common.outside.published import Publication
 from squall_common.security.certificates import Authorities, cluster_of, generation_of, issuer_of
 from squall_common.security.jws import SignatureError
 from squall_common.security.records import Bundle, RecordError, TopologyRecord
@@ -80,6 +81,10 @@ def _texts(client: KazooClient, ca: Authorities) -> Iterator[str]:
         yield from look(paths.signed_state(name), state)
     for node in _children(client, paths.MANIFESTS):
         yield from look(paths.manifest(node), lambda data: Bundle.from_bytes(data).verify(trust))
+    for name in _children(client, paths.OUTSIDE_KEYS):
+        yield from look(
+            paths.outside_keys(name), lambda data: Publication.verify(text(data), trust)
+        )
     for node in _children(client, paths.SUPERVISORS):
 
         def registration(data: bytes, node: str = node) -> None:

@@ -36,7 +36,7 @@ from squall_common.outside.published import (
     served,
 )
 from squall_common.security.jws import SignatureError
-from squall_common.security.signing import Trust, Use
+from squall_common.security.signing import Trust, Use, is_by_newest
 from squall_nimbus.access.keys import SigningKeys
 from squall_thrift.serving.throttle import Throttle
 
@@ -107,6 +107,7 @@ class OutsideKeys:
         assert trusted.own is not None
         self.issuer = issuer
         self._name = trusted.own.holder.name
+        self._trusted = trusted
         self._state = state
         self._file = folder / _FILE
         self._keys = keys
@@ -154,7 +155,8 @@ class OutsideKeys:
             await asyncio.to_thread(write_atomic, self._file, _to_json(own), mode=0o600)
             self._own = own
         public = tuple(sorted((one.public for one in own), key=lambda one: one.kid))
-        if last is None or last.keys != public or last.issuer != self.issuer:
+        passing = self._trusted.is_of_newest and not is_by_newest(self._text, self._trusted.ca)
+        if last is None or last.keys != public or last.issuer != self.issuer or passing:
             publication = Publication(self._name, self.issuer, public, int(now))
             text = publication.sign(self._keys.key(Use.RECORD), now)
             await self._state.put_outside_keys(self._name, text.encode())

@@ -15,7 +15,7 @@ from squall_common.authentication.files import Trusted
 from squall_common.cluster.store import StoreError
 from squall_common.daemon.clock import ManualClock
 from squall_common.errors import SquallError
-from squall_common.outside.published import AHEAD_SECS, SIGNS_SECS, PublicKey, served
+from squall_common.outside.published import AHEAD_SECS, SIGNS_SECS, Publication, PublicKey, served
 from squall_common.security.identity import Role
 from squall_common.security.signing import Trust
 from squall_nimbus.access.keys import SigningKeys
@@ -276,3 +276,30 @@ def test_what_is_served_no_more_is_dropped() -> None:
     assert kept([old], 99) == [old]
     assert kept([old], 100)[0].private is None
     assert kept([old], 3_760) == []
+
+
+async def test_what_the_old_ca_stands_for_is_published_again(
+    tmp_path: Path,
+) -> None:
+    own = Certificates(tmp_path / "certificates", days=300).create()
+    cluster = Cluster(own, tmp_path)
+    trusted = cluster.trusted("n1")
+    nimbus = OutsideKeys(
+        ISSUER,
+        trusted,
+        cluster.state,  # type: ignore[arg-type]
+        tmp_path,
+        keys=SigningKeys(trusted, cluster.clock),
+        trust=Trust(trusted.cluster, trusted.ca),
+        clock=cluster.clock,
+    )
+    await nimbus.refresh()
+    key = nimbus.signing_key().public
+    own.turn(tmp_path / "certificates" / "nimbus-n1.pem")
+    assert trusted.refresh() is None
+    await nimbus.refresh()
+    newest = Trust(trusted.cluster, trusted.ca.newest)
+    published = Publication.verify(cluster.state.texts["n1"].decode(), newest)
+    assert published.keys == (key,)
+    await nimbus.refresh()
+    assert cluster.state.writes == 2

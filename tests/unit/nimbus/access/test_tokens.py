@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from tests.support.secured_nimbus import Certificates
 
+from squall_cli.secure.rotation import Rotation
 from squall_common.authentication.files import RevokedFile, read_trusted
 from squall_common.daemon.clock import ManualClock
 from squall_common.security.identity import Role
 from squall_common.security.jws import parse
+from squall_common.security.revocation import TokenRegister
 from squall_common.security.signing import Trust
 from squall_common.security.tokens import verify_token
 from squall_nimbus.access import tokens
@@ -105,3 +107,27 @@ async def test_another_certificate_of_nimbus_signs_without_a_restart(tmp_path: P
     for text in (before, after):
         trust = Trust("test", trusted.ca)
         assert verify_token(text, trust, nimbus.tokens(), time.time()).user == "alice"
+
+
+async def test_the_register_is_signed_again_under_the_ca_that_stays(tmp_path: Path) -> None:
+    """And says which tokens do not outlive the old one."""
+    certificates = Certificates(tmp_path / "certificates").create()
+    state = State()
+    nimbus = tokens_of(certificates, tmp_path / "a", state)
+    await nimbus.create("alice", 3600, "before", None, None)
+    number = nimbus.tokens().number
+    certificates.turn(tmp_path / "certificates" / "nimbus-n1.pem")
+    await nimbus.refresh()
+    ca = certificates.authority.authorities()
+    assert state.text is not None
+    found = TokenRegister.verify(state.text.decode(), Trust("test", ca.newest))
+    assert found.number == number + 1
+    await nimbus.create("alice", 3600, "after", None, None)
+    found = TokenRegister.verify(state.text.decode(), Trust("test", ca.newest))
+    assert {one.label: one.authority for one in found.issued.values()} == {"before": 1, "after": 2}
+    await nimbus.refresh()
+    assert nimbus.tokens().number == number + 2
+    Rotation(certificates.authority).end()
+    await nimbus.refresh()
+    # A start after the end: the disk has nothing that stands on the old CA.
+    assert tokens_of(certificates, tmp_path / "a", state).tokens() == found
