@@ -1187,9 +1187,9 @@ service Nimbus {
     // slots that this Nimbus has assigned, of these topologies, have one.
     map<i32, string> getWorkerTokens(1: string node, 2: list<string> topologyIds)
         throws (1: AuthorizationException e1);
-    // Squall's own: those of these topologies that are alive, for DRPC servers: the tokens of others
-    // have ended.
-    list<string> getLiveTopologies(1: list<string> topologyIds)
+    // Squall's own: those of these slots, ID/NODE:PORT, that a topology has, for DRPC servers: the
+    // tokens of workers on others have ended.
+    list<string> getLiveSlots(1: list<string> slots)
         throws (1: AuthorizationException e1);
     // Squall's own: a token by which a topology proves to a foreign party who it is, for a worker of
     // it. The topology's configuration declares the audience.

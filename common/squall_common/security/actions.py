@@ -157,7 +157,7 @@ def _table() -> dict[str, Action]:
     add(("getIdentityToken",), Kind.TOPOLOGY, frozenset({Grant.ITS_WORKER}), False)
     add(("getIdentityKeys",), Kind.CLUSTER, everyone, False)
     # Which topologies live: a daemon by which workers are authenticated asks for that.
-    add(("getLiveTopologies",), Kind.CLUSTER, frozenset({Grant.DRPC}), False)
+    add(("getLiveSlots",), Kind.CLUSTER, frozenset({Grant.DRPC}), False)
     # The supervisor's own service.
     add(("sendSupervisorAssignments",), Kind.NODE, frozenset({Grant.NIMBUS}), False)
     add(

@@ -101,11 +101,29 @@ def verify_worker_token(text: str, trust: Trust, now: float) -> WorkerToken:
     return token
 
 
+def worker_name(token: WorkerToken) -> str:
+    """The slot of a token, with its topology: ID/NODE:PORT."""
+    return f"{token.topology_id}/{token.node}:{token.port}"
+
+
+def parse_worker_name(name: str) -> tuple[str, str, int] | None:
+    """The inverse: topology, node and port; None for another text.
+
+    >>> parse_worker_name("wordcount-1-17/node-7:6700")
+    ('wordcount-1-17', 'node-7', 6700)
+    """
+    topology_id, _, slot = name.partition("/")
+    node, _, port = slot.rpartition(":")
+    if not topology_id or not node or not (port.isascii() and port.isdigit() and len(port) <= 5):
+        return None
+    return topology_id, node, int(port)
+
+
 def worker_principal(token: WorkerToken, host: str = "") -> Principal:
     """The caller that a verified token names."""
     return Principal(
         Role.WORKER,
-        f"{token.topology_id}/{token.node}:{token.port}",
+        worker_name(token),
         Channel.TOKEN,
         host=host,
         expires=token.expires + LEEWAY_SECS,

@@ -1,8 +1,8 @@
 """What a DRPC server of a secured cluster has besides: who calls, and who may do what.
 
 Callers are users, by certificate or token; those who serve functions are workers, by their tokens.
-It needs no ZooKeeper: what was revoked, and which topologies have ended, it asks Nimbus every ten
-seconds. While Nimbus is away, the last answer counts.
+It needs no ZooKeeper: what was revoked, and which slots their topologies have left, it asks Nimbus
+every ten seconds. While Nimbus is away, the last answer counts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from squall_common.daemon.loop.background import BackgroundTasks
 from squall_common.security.access import SecuredAccess
 from squall_common.security.acl import ClusterAcl, Members, impersonation_of
 from squall_common.security.audit import AuditFile, AuditLog
-from squall_common.security.worker_tokens import WorkerToken
+from squall_common.security.worker_tokens import WorkerToken, worker_name
 from squall_drpc.server.functions import FunctionLists
 from squall_thrift.serving.throttle import Throttle
 
@@ -36,32 +36,32 @@ log = get_logger(__name__)
 
 _CALL_SECS = 10.0
 _READY_SECS = 5.0
-_TOPOLOGIES_MAX = 10_000
+_SLOTS_MAX = 50_000
 _ASKED_MAX = 1_000
 
 
-class LiveTopologies:
-    """Of the topologies whose workers have shown a token: those that have ended. `fetch` asks
-    Nimbus: ids -> those that live."""
+class LiveSlots:
+    """Of the slots whose workers have shown a token: those that are no longer their topologies',
+    which have moved or ended. `fetch` asks Nimbus: names (`worker_name`) -> those that live."""
 
     def __init__(self, fetch: Callable[[Sequence[str]], Awaitable[Sequence[str]]]) -> None:
         self._fetch = fetch
         self._seen: OrderedDict[str, bool] = OrderedDict()  # whether it has ended
-        # Ended, and a token was shown again: an id can come back, if Nimbus starts anew and its
-        # clock was set back.
+        # Ended, and a token was shown again: a topology can come back to a slot.
         self._again: set[str] = set()
 
     def ended(self, token: WorkerToken) -> str | None:
         """Why a worker's token counts no longer, or None."""
-        name = token.topology_id
+        name = worker_name(token)
         if name not in self._seen:
             self._seen[name] = False
-            if len(self._seen) > _TOPOLOGIES_MAX:
+            if len(self._seen) > _SLOTS_MAX:
                 self._again.discard(self._seen.popitem(last=False)[0])
         self._seen.move_to_end(name)
-        if self._seen[name]:
-            self._again.add(name)
-        return f"{name} has ended" if self._seen[name] else None
+        if not self._seen[name]:
+            return None
+        self._again.add(name)
+        return f"{token.topology_id} is no longer on {token.node}:{token.port}"
 
     async def refresh(self) -> None:
         """Ask once. Raises what `fetch` does."""
@@ -100,7 +100,7 @@ class SecuredDrpc:
             fetch=self._register,
         )
         self.revocations.open()
-        self.topologies = LiveTopologies(self._live)
+        self.slots = LiveSlots(self._live)
         acls = ClusterAcl(
             admins=Members.of(options.nimbus_admins, options.nimbus_admins_groups),
             users=Members.of(options.nimbus_users, options.nimbus_groups),
@@ -116,7 +116,7 @@ class SecuredDrpc:
             revoked=self.revocations,
             audit=audit,
             now=now,
-            worker_ended=self.topologies.ended,
+            worker_ended=self.slots.ended,
             provider=provider_of(options),
         )
         self.web_peers = ProgramPeers(self.peers, self.ended, ready=self.revocations.ready)
@@ -140,7 +140,7 @@ class SecuredDrpc:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_READY_SECS):
                 await self.revocations.ready()
-        self._tasks.every("live topologies", REFRESH_SECS, self._look_at_topologies)
+        self._tasks.every("live slots", REFRESH_SECS, self._look_at_slots)
         self._tasks.every("functions", REFRESH_SECS, self._look_at_functions)
 
     async def close(self) -> None:
@@ -154,11 +154,11 @@ class SecuredDrpc:
         if why is not None:
             self._complain("drpc_functions_refused", why)
 
-    async def _look_at_topologies(self) -> None:
+    async def _look_at_slots(self) -> None:
         try:
-            await self.topologies.refresh()
+            await self.slots.refresh()
         except Exception as error:
-            self._complain("live_topologies_not_read", error)
+            self._complain("live_slots_not_read", error)
 
     def _complain(self, event: str, reason: object) -> None:
         if (left_out := self._throttle.left_out(event)) is not None:
@@ -169,7 +169,7 @@ class SecuredDrpc:
         return found
 
     async def _live(self, names: Sequence[str]) -> Sequence[str]:
-        found: list[str] = await self._ask("getLiveTopologies", list(names))
+        found: list[str] = await self._ask("getLiveSlots", list(names))
         return found
 
     async def _ask(self, method: str, *arguments: Any) -> Any:

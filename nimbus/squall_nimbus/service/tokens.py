@@ -9,6 +9,7 @@ from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
 from squall_common.security.access import caller_of
 from squall_common.security.acl import Node, OwnToken
+from squall_common.security.worker_tokens import parse_worker_name
 from squall_nimbus.service.base import Calls, needed, operation, refused
 from squall_nimbus.topologies.lifecycle_shell import TopologyNotAliveError
 from squall_thrift import storm
@@ -23,7 +24,7 @@ log = get_logger(__name__)
 
 _throttle = Throttle()
 _NAMES_MAX = 100
-_TOPOLOGIES_MAX = 1_000
+_TOPOLOGIES_MAX = _SLOTS_MAX = 1_000
 
 
 def _info(token: Token) -> storm.TokenInfo:
@@ -172,11 +173,24 @@ class TokenCalls(Calls):
         outside = self.nimbus.outside
         return [] if outside is None else outside.keys.texts()
 
-    @operation("getLiveTopologies")
-    async def getLiveTopologies(self, call: Call, topologyIds: Sequence[str] | None) -> list[str]:
-        """Those of the topologies that have not ended."""
-        live = await self.nimbus.state.topology_ids()
-        return [one for one in needed(topologyIds, "topologyIds")[:_TOPOLOGIES_MAX] if one in live]
+    @operation("getLiveSlots")
+    async def getLiveSlots(self, call: Call, slots: Sequence[str] | None) -> list[str]:
+        """Those of the slots that their topologies have, by what is signed. Others say so: they are
+        not those of a topology, or it has moved, or ended."""
+        signed = self.nimbus.signed
+        if signed is None:
+            return []  # an open cluster has no tokens
+        await self.nimbus.leader_elector.require()
+        found = []
+        for name in needed(slots, "slots")[:_SLOTS_MAX]:
+            slot = parse_worker_name(name)
+            if slot is None:
+                continue
+            topology_id, node, port = slot
+            kept = await signed.work(topology_id)
+            if kept is not None and port in kept.slots.get(node, {}):
+                found.append(name)
+        return found
 
     @operation("getLogAccess")
     async def getLogAccess(

@@ -56,8 +56,17 @@ class Site:
     def user(self, name: str, role: Role = Role.USER) -> Credentials:
         return self.nimbus.certificates.credentials(role, name, server=Role.DRPC)
 
-    def worker(self, topology_id: str, port: int = 6700) -> WorkerCredentials:
-        """A worker, by what its supervisor writes into its folder."""
+    def ports(self, topology_id: str) -> list[int]:
+        """The slots of a topology, all on one node."""
+        signed = self.nimbus.local.nimbus.signed
+        assert signed is not None
+        kept = signed.ledger.states.get(topology_id)
+        return [] if kept is None else sorted(kept.slots.get("node-1", {}))
+
+    def worker(self, topology_id: str, number: int = 0) -> WorkerCredentials:
+        """A worker, by what its supervisor writes into its folder; `number` counts those of a
+        topology."""
+        port = self.ports(topology_id)[number]
         tokens = self.nimbus.local.nimbus.tokens
         assert tokens is not None
         owner = "carol" if topology_id == self.carols else "dora"
@@ -135,12 +144,13 @@ def conf_of(folder: Path, certificates: Certificates, nimbus_port: int) -> dict[
     }
 
 
-async def submit(nimbus: SecuredNimbus, user: str, name: str) -> str:
+async def submit(nimbus: SecuredNimbus, user: str, name: str, *, workers: int = 1) -> str:
+    conf = json.dumps({"topology.workers": workers})
     async with nimbus.user(user) as client:
         location = await client.call("beginFileUpload")
         await client.call("uploadChunk", location, package())
         await client.call("finishFileUpload", location)
-        await client.call("submitTopology", name, location, "{}", topology())
+        await client.call("submitTopology", name, location, conf, topology())
         topology_id: str = (await client.call("getTopologySummaryByName", name)).id
         return topology_id
 
@@ -150,13 +160,16 @@ async def site(tmp_path: Path, certificates: Certificates) -> AsyncIterator[Site
     [port] = free_ports(1)
     (tmp_path / "lists.yaml").write_text(LISTS)
     async with secured_nimbus(tmp_path / "nimbus", certificates, port=port) as nimbus:
-        carols = await submit(nimbus, "carol", "shouts")
+        await nimbus.local.supervisor("node-1", range(6700, 6703), signed=nimbus.signed("node-1"))
+        carols = await submit(nimbus, "carol", "shouts", workers=2)
         doras = await submit(nimbus, "dora", "others")
         conf = conf_of(tmp_path, certificates, nimbus.server.port)
         server = DrpcServer(DrpcOptions.read(conf), ClientOptions.read(conf))
         await server.start()
         try:
-            yield Site(nimbus, server, tmp_path, carols, doras)
+            site = Site(nimbus, server, tmp_path, carols, doras)
+            await until(lambda: len(site.ports(carols)) == 2 and len(site.ports(doras)) == 1)
+            yield site
         finally:
             await server.stop(1)
 
@@ -291,7 +304,7 @@ async def test_a_result_counts_only_from_the_topology_that_fetched_the_request(s
         calling = asyncio.get_running_loop().create_task(bob.execute("shout", "hi"))
         async with (
             site.invocations(site.worker(site.carols)) as spout,
-            site.invocations(site.worker(site.carols, 6701)) as bolt,
+            site.invocations(site.worker(site.carols, 1)) as bolt,
             site.invocations(site.worker(site.doras)) as thief,
         ):
             request = await fetch(spout)
@@ -356,7 +369,7 @@ async def test_the_tokens_of_workers_end_with_their_topology(site: Site) -> None
     assert secured is not None
     async with site.invocations(worker) as client:
         await client.call("fetchRequest", "shout")
-        await secured.topologies.refresh()
+        await secured.slots.refresh()
         await client.call("fetchRequest", "shout")  # it lives
         async with site.nimbus.user("carol") as carol:
             await carol.call("killTopologyWithOpts", "shouts", storm.KillOptions(wait_secs=0))
@@ -364,12 +377,39 @@ async def test_the_tokens_of_workers_end_with_their_topology(site: Site) -> None
         async with asyncio.timeout(30):
             while site.carols in await state.topology_ids():  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
-        await secured.topologies.refresh()
+        await secured.slots.refresh()
         with pytest.raises((storm.AuthorizationException, ThriftTransportError)):
             await client.call("fetchRequest", "shout")
     with pytest.raises(ThriftTransportError, match="refused"):
         async with site.invocations(worker):
             pass
+
+
+async def test_the_token_of_a_worker_ends_with_its_slot_though_its_topology_lives(
+    site: Site,
+) -> None:
+    """It would count for 24 hours: a worker that was left behind would go on to get requests."""
+    secured = site.server.secured
+    assert secured is not None
+    workers = {port: site.worker(site.carols, n) for n, port in enumerate(site.ports(site.carols))}
+    for worker in workers.values():
+        async with site.invocations(worker) as client:
+            await client.call("fetchRequest", "shout")
+    await secured.slots.refresh()
+    async with site.nimbus.user("carol") as carol:
+        options = storm.RebalanceOptions(wait_secs=0, num_workers=1)
+        await carol.call("rebalance", "shouts", options)
+    await until(lambda: len(site.ports(site.carols)) == 1)
+    await secured.slots.refresh()
+    stays = site.ports(site.carols)[0]
+    for port, worker in workers.items():
+        if port == stays:
+            async with site.invocations(worker) as client:
+                await client.call("fetchRequest", "shout")
+        else:
+            with pytest.raises(ThriftTransportError, match="refused"):
+                async with site.invocations(worker):
+                    pass
 
 
 async def test_the_lists_are_read_again_and_a_mistake_changes_nothing(site: Site) -> None:
