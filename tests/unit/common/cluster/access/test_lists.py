@@ -46,6 +46,7 @@ PATHS = [
     paths.CATALOG,
     paths.TAKEOVER,
     paths.SIGNED_STATES,
+    paths.OUTSIDE_KEYS,
     paths.MANIFESTS,
     paths.manifest("node"),
     paths.supervisor("node"),
