@@ -31,7 +31,8 @@ from squall_thrift.client import ThriftClient
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 # Longer in `make soak`: that many rotations, one after the other.
-ROUNDS = 10 if os.environ.get("SQUALL_SOAK") else 1
+SOAK = bool(os.environ.get("SQUALL_SOAK"))
+ROUNDS = 10 if SOAK else 1
 LINES_A_SEC = 100
 
 
