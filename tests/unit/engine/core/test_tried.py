@@ -137,6 +137,28 @@ def test_every_snapshot_has_what_the_calls_that_succeeded_have_left(
 
 
 @pytest.mark.parametrize("core", cores)
+def test_what_was_put_is_not_stored_until_its_epoch_is_complete(core: ModuleType) -> None:
+    task = Task(core, batches=False)
+
+    def put(key: str) -> None:
+        task.hot.begin(key)
+        task.hot.put(key, 1)
+        task.hot.end()
+
+    put("ann")
+    assert (task.inner.is_stored("ann"), task.inner.unstored) == (False, 1)
+    task.inner.snapshot(1)
+    assert not task.inner.is_stored("ann")
+    put("bob")
+    assert task.inner.unstored == 2
+    task.inner.completed(1)
+    assert (task.inner.is_stored("ann"), task.inner.is_stored("bob")) == (True, False)
+    put("ann")
+    assert not task.inner.is_stored("ann")
+    assert task.inner.is_stored("nobody")
+
+
+@pytest.mark.parametrize("core", cores)
 def test_a_log_is_bounded_by_its_keys(core: ModuleType) -> None:
     """Also of keys with a common factor, which a plain table would put into one slot."""
     for step in (1, 2**20, 2**40):
