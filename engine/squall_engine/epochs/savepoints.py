@@ -172,6 +172,11 @@ class Savepoints:
             if self._outdated:
                 self._request, self.state = None, Taking.IDLE
                 return
+        self._looked(request, found)
+
+    def _looked(self, request: SavepointRequest, found: Savepoint | None) -> None:
+        """What is at the place was read; None: there is no savepoint."""
+        place = self.place_of(request)
         if self._request is None:
             self.state = Taking.IDLE
             return

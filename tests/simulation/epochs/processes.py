@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tests.simulation.epochs.rules import Rule
+from tests.simulation.epochs.savepoints import ModelSavepoints, begin_with
 from tests.simulation.epochs.tasks import KINDS, BrokerSource, Keyed, Task
 
 from squall_engine.epochs import coordinator_table as asks
@@ -39,6 +40,7 @@ class Manifest:
 
     epoch: int
     parts: dict[str, tuple[Name, ...]]
+    size: int = 0  # of which the model knows nothing
 
 
 class BreakableMember(Member):
@@ -124,8 +126,17 @@ class Process:
         self.member = BreakableMember(world, worker, incarnation)
         self.tasks: dict[TaskName, Task] = {}
         self.coordinator: Coordinator | None = None
+        self.savepoints: ModelSavepoints | None = None
+        self.start, self.placement = world.starts, world.placements
+        self.begun = True  # with the savepoint that its start goes on from
         if worker == 0:
             self.coordinator = BreakableCoordinator(world, incarnation)
+            self.savepoints = ModelSavepoints(self)
+            if not world.has_savepoints:
+                self.savepoints.follow(None)
+            if world.begins_with is not None:
+                self.begun = False
+                begin_with(self, world.begins_with)
         self._begun_writes: set[tuple[int, int, TaskName]] = set()
 
     @property
@@ -140,8 +151,11 @@ class Process:
         self.world.to_coordinator(self, self.member.hello())
 
     def step(self) -> bool:
-        if self.coordinator is not None and self.world.random.random() < 0.1:
+        if self.coordinator is not None and self.begun and self.world.random.random() < 0.1:
             self._step_coordinator(self.coordinator)
+        if self.savepoints is not None and self.world.user.random() < 0.05:
+            self.savepoints.follow(self.world.request_of(self))
+            self.world.require(self.savepoints.validate())
         if self.world.random.random() < (0.02 if self.running else 0.1):
             self.hello()
         if not self.running:
@@ -201,13 +215,16 @@ class Process:
         old, self.tasks = self.tasks, {}
         for component, count in to.shape.items():
             parts = self.world.read_parts(to.manifest, component)
+            if not self.world.keeps(Rule.PARTS_OF_ITS_EPOCH):
+                parts = parts[:count]
             for index in range(count):
                 name = (component, index)
                 if self.world.worker_of(name) != self.worker:
                     continue
                 around = self.world.around(self)
                 send = partial(self.send, name)
-                task = KINDS[component](name, to.epoch, dict(to.shape), around, send)
+                history = to.history
+                task = KINDS[component](name, to.epoch, dict(to.shape), around, send, history)
                 task.restore(parts)
                 self.tasks[name] = task
         self._hand_over(old)
@@ -220,6 +237,7 @@ class Process:
     def _hand_over(self, old: dict[TaskName, Task]) -> None:
         """What may not be handed over."""
         for name, before in old.items():
+            before.end()
             after = self.tasks.get(name)
             if after is None:
                 continue
@@ -240,7 +258,7 @@ class Process:
             if self.world.asks_for_other_shape():
                 self.coordinate(asks.ShapeChanged(dict(self.world.shape)))
             elif random.random() < 0.3:
-                self.coordinate(asks.EpochDue(full=random.random() < 0.2))
+                self.begin_epoch()
             else:
                 self._collect(coordinator)
             return
@@ -248,15 +266,29 @@ class Process:
         if coordinator.attempt is not None and self.world.gives_up():
             self.coordinate(asks.TimeIsUp())
 
+    def begin_epoch(self) -> None:
+        """Begin one, if it is time."""
+        coordinator, savepoints = self.coordinator, self.savepoints
+        if coordinator is None or savepoints is None or coordinator.state is not State.IDLE:
+            return
+        if savepoints.may_begin:
+            savepoints.begun(coordinator.last_begun + 1)
+            full = savepoints.wants_full or self.world.random.random() < 0.2
+            self.coordinate(asks.EpochDue(full=full))
+
     def hear_as_coordinator(self, message: ToCoordinator) -> None:
         self.coordinate(asks.Heard(message))
 
     def coordinate(self, event: asks.Event) -> None:
         """Have the coordinator react, and carry out what it asks for."""
         coordinator = self.coordinator
-        if coordinator is None or not self.alive:
+        if coordinator is None or not self.alive or not self.begun:
             return
-        for command in coordinator.happened(event, self.world.steps):
+        decides, before = coordinator.state is State.DECIDING, coordinator.record.epoch
+        commands = coordinator.happened(event, self.world.steps)
+        if decides and coordinator.record.epoch > before and self.savepoints is not None:
+            self.savepoints.completed(coordinator.record, coordinator.manifest)
+        for command in commands:
             match command:
                 case asks.Say(worker, message):
                     self.world.to_worker(self, worker, message)
@@ -291,6 +323,9 @@ class Process:
             return
         needed = {name for names in manifest.parts.values() for name in names}
         needed.add(record.manifest)
+        pinned = None if self.savepoints is None else self.savepoints.pinned
+        if pinned is not None and self.world.keeps(Rule.PINNED):
+            needed |= {name for names in cast(Any, pinned).parts.values() for name in names}
         for name in list(self.world.store.objects):
             old = name.generation <= record.generation and name.epoch < record.epoch
             if name not in needed and (old or not self.world.keeps(Rule.COLLECT_BY_NAME)):

@@ -24,3 +24,11 @@ class Rule(Enum):
     DROP_UNTAKEN = "A rollback drops what lies in the inboxes."
     ROLL_BACK_ALL = "A worker that starts again takes the whole topology back."
     WAIT_FOR_ALL = "Tasks emit once all have restored."
+    # Of savepoints and of other numbers of tasks.
+    ONE_OWNER = "A key group is restored by the one task that has it now."
+    PARTS_OF_ITS_EPOCH = "A rescale reads all parts that its epoch names."
+    COMMIT_COMPLETED = "A sink that ends leaves rows of epochs that are not complete unwritten."
+    PINNED = "What a savepoint is copied from is kept while it is copied."
+    HEED_WITHDRAWAL = "A savepoint that was withdrawn is not carried out."
+    HALT = "No epoch begins after that of a savepoint with stop."
+    ROWS_KEEP_HISTORY = "Rows that a savepoint has keep the history in which they were counted."

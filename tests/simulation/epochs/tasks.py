@@ -86,8 +86,8 @@ class Surroundings(Protocol):
 
 
 class Task:
-    """One task in one generation, which has begun at `epoch`. `send(to, frame)` hands a frame to
-    the link."""
+    """One task in one generation, which has begun at `epoch` of a `history`. `send(to, frame)`
+    hands a frame to the link."""
 
     def __init__(
         self,
@@ -96,8 +96,10 @@ class Task:
         shape: Shape,
         around: Surroundings,
         send: Callable[[TaskName, Any], None],
+        history: str,
     ) -> None:
         self.name = name
+        self.history = history
         self.component, self.index = name
         self.shape = shape
         self.around = around
@@ -163,6 +165,9 @@ class Task:
 
     def completed(self, epoch: int) -> None:
         """An epoch is complete. May be said again, and late."""
+
+    def end(self) -> None:
+        """Its generation is over, and its process lives on."""
 
 
 class Log(Task):
@@ -249,7 +254,8 @@ class Keyed(Task):
     def restore(self, parts: Iterable[dict[Any, int]]) -> None:
         for part in parts:
             for key, value in part.items():
-                if owner(self.shape, self.component, self.group(key)) == self.name:
+                mine = owner(self.shape, self.component, self.group(key)) == self.name
+                if mine or not self.around.keeps(Rule.ONE_OWNER):
                     self.state[key] = value
 
 
@@ -328,12 +334,12 @@ class Sink(Task):
         return True
 
     def capture(self, epoch: int, full: bool) -> dict[Batch, list[Row]]:
-        self.pending[self.index, epoch] = self.open
+        self.pending[self.history, self.index, epoch] = self.open
         self.open = []
         return dict(self.pending)
 
     def completed(self, epoch: int) -> None:
-        batches = {batch: rows for batch, rows in self.pending.items() if batch[1] <= epoch}
+        batches = {batch: rows for batch, rows in self.pending.items() if batch[2] <= epoch}
         if batches:
             self.around.commit(batches, lambda: self._confirmed(batches))
 
@@ -344,8 +350,15 @@ class Sink(Task):
     def restore(self, parts: Iterable[dict[Batch, list[Row]]]) -> None:
         for part in parts:
             for batch, rows in part.items():
-                if batch[0] % self.shape["sink"] == self.index:
+                if batch[1] % self.shape["sink"] == self.index:
+                    if not self.around.keeps(Rule.ROWS_KEEP_HISTORY):
+                        batch = (self.history, *batch[1:])
                     self.pending[batch] = rows
+
+    def end(self) -> None:
+        """Its generation is over."""
+        if not self.around.keeps(Rule.COMMIT_COMPLETED):
+            self.completed(self.epochs.taken)
 
 
 KINDS: dict[str, type[Task]] = {

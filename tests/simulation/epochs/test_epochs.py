@@ -11,7 +11,7 @@ from tests.support.effort import SOAK
 
 SEEDS = range(20_000) if SOAK else range(150)
 # Seeds that have noticed a broken rule are tried first, then so many others.
-NOTICED_BY = {Rule.RAISE_THEN_READ: 160}
+NOTICED_BY = {Rule.RAISE_THEN_READ: 160, Rule.PINNED: 63, Rule.HALT: 60}
 SEEDS_MAX = 1_000
 
 
@@ -25,6 +25,8 @@ def test_nothing_is_lost_doubled_or_invented() -> None:
     # A model in which nothing happens proves nothing.
     for event in ("epochs", "crashes", "zombies", "given up", "rescaled"):
         assert events[event] > len(SEEDS) / 2, events
+    for event in ("withdrawn", "savepoints", "moved", "rebalanced"):
+        assert events[event] > len(SEEDS) / 20, events
 
 
 @pytest.mark.parametrize("rule", Rule, ids=lambda rule: rule.name.lower())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.simulation.epochs.outside import (
     Batch,
     Broker,
     Database,
+    Kept,
     Message,
     Row,
     Store,
@@ -19,8 +21,10 @@ from tests.simulation.epochs.outside import (
 )
 from tests.simulation.epochs.processes import Manifest, Process
 from tests.simulation.epochs.rules import Rule
+from tests.simulation.epochs.savepoints import is_halted
 from tests.simulation.epochs.tasks import KINDS, TRIES_MAX, Shape, Work
 
+from squall_common.cluster.values import SavepointRequest
 from squall_engine.epochs import coordinator_table as asks
 from squall_engine.epochs.messages import Name, Record, TaskName
 
@@ -28,6 +32,8 @@ from squall_engine.epochs.messages import Name, Record, TaskName
 _FAULTY_STEPS = 5_000
 _STEPS_MAX = 150_000
 _KEYS = "abcdef"
+# Of requests for savepoints: they are not older than those that are carried out.
+_NOW_MS = int(time.time() * 1000)
 
 
 class Violation(AssertionError):
@@ -49,6 +55,19 @@ class World:
         self._trouble_share = self.random.choice((0.1, 0.3, 0.6))  # of writes
         self._give_up_rate = self.random.choice((0.0, 0.01, 0.05))
         self._rescale_rate = self.random.choice((0.0, 0.02, 0.1))
+        # What users do has a chance of its own, and a third of the runs has none of it.
+        self.user = random.Random(f"user {seed}")
+        self.has_savepoints = seed % 3 != 1
+        self._request_rate = self.user.choice((0.003, 0.01))
+        self._stop_share = self.user.choice((0.2, 0.9))
+        self._withdrawal_rate = self.user.choice((0.0, 0.0002, 0.001))
+        self._move_rate = self.user.choice((0.0003, 0.001, 0.02))
+        self._slow_copies = self.user.choice((0.0, 0.9, 0.97))
+        self._rebalance_rate = self.user.choice((0.0, 0.0, 0.0005))
+        self.starts = self.placements = 1
+        self.begins_with: Kept | None = None  # the savepoint that this start goes on from
+        self.request: SavepointRequest | None = None
+        self._requests = 0
         self.shape: Shape = {}
         self.events: Counter[str] = Counter()
         self.znode = Znode()
@@ -114,11 +133,20 @@ class World:
         self._control.append(lambda: source.coordinate(answer))
 
     def _reached(self, source: Process, worker: int) -> Process:
-        """The process that a message to a worker reaches: the newest, or one that it replaced."""
+        """The process that a message to a worker reaches: the newest of its placement, or one that
+        it replaced."""
         if worker == source.worker:
             return source
-        living = [p for p in self._processes if p.worker == worker and p.alive]
-        return self.random.choice(living or [self._newest[worker]])
+        living = [
+            p
+            for p in self._processes
+            if p.worker == worker and p.placement == source.placement and p.alive
+        ]
+        last = max(
+            (p for p in self._processes if p.worker == worker and p.placement == source.placement),
+            key=lambda p: p.incarnation,
+        )
+        return self.random.choice(living or [last])
 
     def _say(self, to: Callable[[], Callable[[Any], None]], message: Any) -> None:
         """May be late, lost or doubled."""
@@ -197,6 +225,80 @@ class World:
 
         self._request(process, apply, lambda result: confirmed() if result else None)
 
+    # -- savepoints
+
+    def soon(self, process: Process, call: Callable[[], None]) -> None:
+        """Have a process do something some time, if it lives then."""
+        self._control.append(lambda: call() if process.alive else None)
+
+    def copy_slowly(self, process: Process, call: Callable[[], None]) -> None:
+        """The same, and a part may be large."""
+
+        def go_on() -> None:
+            if self._faulty and self.user.random() < self._slow_copies:
+                self._writes.append(go_on)
+            elif process.alive:
+                call()
+
+        self._writes.append(go_on)
+
+    def request_of(self, process: Process) -> SavepointRequest | None:
+        """What a process reads of its topology's status: that of a start that is over is gone."""
+        return self.request if process.start == self.starts else None
+
+    def keep_savepoint(self, name: str, kept: Kept) -> None:
+        """Write the head of a savepoint."""
+        self.events["savepoints"] += 1
+        stops = self.request is not None and (self.request.name, self.request.stop) == (name, True)
+        # Without a stop, sinks may have rows of later epochs by now.
+        self._check_manifest(kept.manifest, kept.parts, f"in savepoint {name}", rows=stops)
+        self.store.savepoints[name] = kept
+
+    def require(self, problem: str | None) -> None:
+        if problem is not None:
+            raise Violation(problem)
+
+    def require_replaced(self, process: Process, name: Name) -> None:
+        """A part that a savepoint needs may only be gone if another process coordinates."""
+        if self.znode.record.coordinator == process.incarnation:
+            raise Violation(f"{name} was removed while a savepoint was copied from it")
+
+    def _use_savepoints(self) -> None:
+        """What a user does now and then."""
+        chance = self.user.random()
+        newest = self._newest[0]
+        if self.request is None:
+            if chance < self._request_rate:
+                self._requests += 1
+                stop = self.user.random() < self._stop_share
+                asked_ms = _NOW_MS + self._requests
+                self.request = SavepointRequest(f"s{self._requests}", asked_ms, None, stop)
+        elif is_halted(newest):
+            if chance < self._move_rate:
+                self._begin_anew(self.store.savepoints[self.request.name])
+        elif chance < self._withdrawal_rate:
+            self.events["withdrawn"] += 1
+            self.request = None
+        elif self.request.name in self.store.savepoints and not self.request.stop:
+            self.request = None
+
+    def _begin_anew(self, kept: Kept) -> None:
+        """Kill the topology, and start it with the savepoint that has stopped it, and with other
+        numbers of tasks."""
+        self.events["moved"] += 1
+        self.starts += 1
+        self.request, self.begins_with = None, kept
+        self._place_anew()
+
+    def _place_anew(self) -> None:
+        """All workers get other tasks, and do not meet those of before, some of which live on."""
+        self.placements += 1
+        self._reshape()
+        for process in self._newest.values():
+            process.alive &= self.random.random() < self._zombie_share
+        for worker in range(self.workers):
+            self._start(worker)
+
     # -- reading is certain
 
     def manifest(self, name: Name | None) -> Manifest | None:
@@ -241,12 +343,17 @@ class World:
         for step in range(_STEPS_MAX):
             self.steps = step
             if self._faulty and step >= _FAULTY_STEPS:
-                self._faulty, self._write_rate = False, 0.2
+                self._faulty, self._write_rate, self.request = False, 0.2, None
                 for process in self._processes:
                     process.alive &= self._newest[process.worker] is process
             self._restart_ended()
             if self._faulty and self.random.random() < self._failure_rate:
                 self._fail()
+            if self._faulty and self.has_savepoints:
+                self._use_savepoints()
+                if self.user.random() < self._rebalance_rate:
+                    self.events["rebalanced"] += 1
+                    self._place_anew()
             self._step()
             if not self._faulty and step % 50 == 0 and self._is_done():
                 self._check_rows(self.database.rows, set(self.work.keys), "in the end")
@@ -315,22 +422,35 @@ class World:
         """The state of an epoch is that of exactly the messages before it."""
         manifest = self.manifest(self.znode.record.manifest)
         assert manifest is not None
-        where = f"in epoch {manifest.epoch}"
+        parts = {
+            name: part
+            for component, names in manifest.parts.items()
+            for name, part in zip(names, self.read_parts(manifest, component), strict=True)
+        }
+        self._check_manifest(manifest, parts, f"in epoch {manifest.epoch}")
+
+    def _check_manifest(
+        self, manifest: Manifest, found: Mapping[Name, Any], where: str, *, rows: bool = True
+    ) -> None:
+        def of(component: str) -> list[Any]:
+            return [found[name] for name in manifest.parts[component]]
+
         consumed: set[Message] = set()
-        for part in self.read_parts(manifest, "log"):
+        for part in of("log"):
             for split, position in part.items():
                 consumed |= {(split, at) for at in range(position)}
-        for part in self.read_parts(manifest, "once"):
+        for part in of("once"):
             consumed |= {(-1, number) for number in part}
         counts: dict[str, int] = {}
-        for part in self.read_parts(manifest, "count"):
+        for part in of("count"):
             counts.update(part)
-        rows = list(self.database.rows)
-        for part in self.read_parts(manifest, "sink"):
+        written = list(self.database.rows)
+        for part in of("sink"):
             for batch, more in part.items():
                 if not self.database.has(batch):
-                    rows += more
-        self._check_rows(rows, consumed, where)
+                    written += more
+        if rows:
+            self._check_rows(written, consumed, where)
         expected = self._counts(consumed)
         if counts != expected:
             raise Violation(f"{where} the state is {counts}, and should be {expected}")
