@@ -42,7 +42,7 @@ def test_a_numeric_key_refuses_what_lies_beyond_its_bounds(key):
 
 @pytest.mark.parametrize("key", NUMERIC)
 def test_the_bounds_themselves_are_taken(key):
-    validate_conf({key: bounds_of(key)[1]})
+    validate_conf({key: bounds_of(key)[1]}, secured=True)
 
 
 @given(
