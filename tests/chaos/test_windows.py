@@ -104,7 +104,8 @@ if __name__ == "__main__":
     builder = TopologyBuilder()
     builder.spout("numbers", Numbers(folder, count, step, 300))
     at = EventTime("at", watermark_interval_secs=0.1, late_stream="late")
-    builder.bolt("windows", Windows(), parallelism=2).windowed(
+    beyond = {"topology.bolts.window.tuples.in.memory.max": 20}  # the others are on disk
+    builder.bolt("windows", Windows(), parallelism=2, conf=beyond).windowed(
         sliding(secs=length / 1000, every_secs=slide / 1000, key="key", event_time=at)
     ).fields("numbers", "key")
     builder.bolt("totals", Totals(), parallelism=2).windowed(

@@ -21,6 +21,7 @@ What fires and what leaves a window is decided here without a clock, a collector
     panes         aggregates of sliding windows, at a constant cost a tuple
     watermarks    how far event time has come
     operators     all of these behind one interface
+    on_disk       values of tuples in files, for windows larger than memory
 
 `bolt` is the shell around it: `WindowedBolt` and `AggregateBolt`. `join` is Storm's JoinBolt.
 """

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from squall.windows.evictors import Event
 from squall.windows.groups import GroupedWindows, Grouping, movable
+from squall.windows.on_disk import DiskRow, DiskRows, RowCodec, known_key, put_values
 from squall.windows.operators import Late, Operator, Output, Ready, Release, make_operator
 from squall.windows.sessions import Contents
 from squall.windows.snapshot import FORMAT, Codec, dump, load
@@ -29,6 +30,7 @@ from squall.windows.watermarks import Watermarks
 from squall_common.component.component import Bolt
 from squall_common.errors import ConfigError, InvalidTopologyError, SquallError
 from squall_common.names import is_system_id
+from squall_common.state.errors import StateStoreError
 from squall_common.topology.model import StreamInfo
 
 if TYPE_CHECKING:
@@ -98,6 +100,7 @@ class WindowedBolt(Bolt):
     _squall_driven = False  # by `DrivenWindows`
     _squall_windowed: ClassVar[bool] = True  # for checkpoints: the engine knows it by this
     _squall_calls: Calls | None = None  # with checkpoints
+    _squall_codec: Callable[[], RowCodec] | None = None  # the engine's, for values on disk
     #: Whether its windows need their tuples, and not just totals.
     _squall_reads_tuples: ClassVar[bool] = True
 
@@ -147,6 +150,8 @@ class WindowedBolt(Bolt):
         or to no tuple (`anchors=()`). Otherwise as `Bolt.emit`."""
         if anchors is None:
             anchors = self._squall_shell.anchors
+        if type(values) is DiskRow:
+            values = list(values)
         return super().emit(values, anchors=anchors, stream=stream)
 
     def emit_direct(
@@ -160,6 +165,8 @@ class WindowedBolt(Bolt):
         """Emit a tuple to one task, on a direct stream. Otherwise like `emit`."""
         if anchors is None:
             anchors = self._squall_shell.anchors
+        if type(values) is DiskRow:
+            values = list(values)
         return super().emit_direct(task, values, anchors=anchors, stream=stream)
 
     def cleanup(self) -> None:
@@ -320,6 +327,10 @@ class _Shell:
         if problems:
             raise SquallError(f"bolt {context.this_component_id!r}: {'; '.join(problems)}")
         self._key_of = _key_of(plan.key)
+        self._in_memory_max = options.topology_bolts_window_tuples_in_memory_max or 0
+        self._disk = self._opened_disk(options)
+        if self._disk is not None and plan.key:
+            self._key_of = known_key(self._key_of)
         self._operator: Operator = self._made(plan)
         inputs = [(one.component, one.stream) for one in context.this_sources]
         self._watermarks = Watermarks(
@@ -330,26 +341,42 @@ class _Shell:
         )
         self._ids: set[Hashable] | None = None if plan.message_id_field is None else set()
         self._held_count = 0
+        self._disk_count = 0  # of those that are held
+        self._warned = False  # that a value cannot be on disk
         self.anchors: Sequence[Tuple] = ()
         self._session_timer_ms: int | None = None
         if not bolt._squall_driven:
             self._start_timers(options, event_time=event_time)
 
     def _made(self, plan: WindowPlan) -> Operator:
-        bolt, calls, event_time = self._bolt, self._calls, self.timestamp is not None
+        calls, event_time = self._calls, self.timestamp is not None
         make = partial(
             make_operator,
             plan,
             self._key_of,
             self._contents,
             event_time=event_time,
-            hold=getattr(bolt, "hold", True) and (calls is None or bolt._squall_reads_tuples),
+            hold=self._holds,
             start_ms=self._start_ms,
         )
         if calls is not None and calls.grouping is not None and movable(plan, calls.grouping):
             self.groups = GroupedWindows(make, calls.grouping, event_time=event_time)
             return self.groups
         return make()
+
+    @property
+    def _holds(self) -> bool:
+        """Whether tuples stay in the windows."""
+        bolt = self._bolt
+        return getattr(bolt, "hold", True) and (self._calls is None or bolt._squall_reads_tuples)
+
+    def _opened_disk(self, options: TopologyOptions) -> DiskRows | None:
+        """Where values are above the bound; None: there is none, or nothing to be held. (What is
+        driven has its memory from others, and says how much that is.)"""
+        make_codec = self._bolt._squall_codec
+        if not self._in_memory_max or make_codec is None or not self._holds:
+            return None
+        return DiskRows(make_codec(), options.topology_state_backend_folder)
 
     def _unfilled(self, options: TopologyOptions) -> Iterator[str]:
         """Whether the spouts stop before enough tuples have come for a window to fire."""
@@ -372,6 +399,9 @@ class _Shell:
     def sizes(self) -> dict[str, int]:
         """How much the windows hold, for whoever looks from outside."""
         found = {"tuples": self._held_count}
+        if self._disk is not None:
+            found["tuples_on_disk"] = self._disk_count
+            found["bytes_on_disk"] = self._disk.file_bytes
         if self.groups is not None:
             found["key_groups"] = self.groups.count
         return found
@@ -394,10 +424,44 @@ class _Shell:
             events = [(now_ms, tup) for tup in tuples]
         else:
             events = self._timed(tuples, now_ms)
+        if self._disk is not None:
+            events = self._bounded(self._disk, events)
         self._held_count += len(events)
         if events:
             self._carry_out(self._operator.add(events, now_ms))
         self._wait_for_sessions()
+
+    def _bounded(self, disk: DiskRows, events: list[Event]) -> list[Event]:
+        """Events that are about to be held, those above the bound with their values on disk. If
+        that fails, these have failed and are left out; with checkpoints StateStoreError is raised,
+        as no tuple is at fault."""
+        room = max(0, self._in_memory_max - (self._held_count - self._disk_count))
+        going = events[room:]
+        if not going:
+            return events
+        id_field = self.plan.message_id_field
+        rows = [
+            (tup.values, self._key_of(tup), None if id_field is None else tup.get(id_field))
+            for _, tup in going
+        ]
+        try:
+            found = disk.add(rows)
+        except StateStoreError as error:
+            if self._calls is not None:
+                raise
+            self._bolt.report_error(error)
+            for _, tup in going:
+                self._forget(tup)
+                self._bolt.fail(tup)
+            return events[:room]
+        for (_, tup), row in zip(going, found, strict=True):
+            if isinstance(row, DiskRow):
+                put_values(tup, row)
+                self._disk_count += 1
+            elif not self._warned:
+                self._warned = True
+                self._bolt.log.warning("tuples stay in memory that cannot be on disk: %s", row)
+        return events
 
     def _tick(self, tick: Tuple) -> None:
         if self._calls is None:
@@ -493,6 +557,8 @@ class _Shell:
         if latest_ms is not None:
             source = tuples[0]
             watermarks.track((source.source_component, source.source_stream), latest_ms, now_ms)
+        if self._disk is not None:
+            late = self._bounded(self._disk, late)
         for event in late:
             self._held_count += 1
             self._carry_out(self._operator.add_late(event, now_ms))
@@ -648,8 +714,14 @@ class _Shell:
         self._watermarks.shift(self._now_ms() - parts["now_ms"])
         self._ids = parts["ids"]
         self._held_count = parts["held"]
+        if self._disk is not None:
+            self._recount_disk()
         self._caught_up_ms = parts["caught_up_ms"]
         self._wait_for_sessions()
+
+    def _recount_disk(self) -> None:
+        held = self._operator.held()
+        self._disk_count = sum(type(tup.values) is DiskRow for tup in held)
 
     def stored(self, codec: Codec, tuple_class: type) -> bytes:
         """All that the windows hold. Raises SquallError for a value that cannot be stored."""
@@ -689,6 +761,10 @@ class _Shell:
                 hint="keep them, or start with new checkpoints",
             )
         tuples = [make_tuple(task, stream, values) for task, stream, values in rows]
+        if self._disk is not None:
+            self._bounded(self._disk, [(0, tup) for tup in tuples])
+            self._disk.settle()
+            self._held_count += len(tuples)  # (until all are counted)
         return load(parts, self.fixed_parts(), codec, tuples)
 
     def changed_groups(
@@ -736,8 +812,10 @@ class _Shell:
         self.groups.resume(found)
         held = list(self.groups.held())
         self._held_count = len(held)
+        if self._disk is not None:
+            self._recount_disk()
         if self._ids is not None:
-            self._ids = {tup.get(self.plan.message_id_field or "") for tup in held}
+            self._ids = {self._id_of(tup) for tup in held}
         if self.timestamp is not None and self._watermarks.current_ms:
             self.groups.resume_at(self._watermarks.current_ms, now_ms)
             self._is_behind = True
@@ -758,6 +836,18 @@ class _Shell:
     # -- commands --
 
     def _carry_out(self, outputs: Iterator[Output]) -> None:
+        if self._disk is None:
+            self._do(outputs)
+            return
+        try:
+            self._do(outputs)
+        finally:
+            self._disk.settle()
+            self._disk.forget()
+        if self._disk.is_wasteful:
+            self._disk.compact(tup.values for tup in self._operator.held())
+
+    def _do(self, outputs: Iterator[Output]) -> None:
         for output in outputs:
             if isinstance(output, Ready):
                 self._fire(output)
@@ -788,9 +878,9 @@ class _Shell:
             self._bolt._call(ready, window)
         except Exception as error:
             self._operator.discard(ready)
+            self._release(ready.tuples)
             for tup in ready.tuples:
                 self._forget(tup)
-                self._held_count -= 1
                 if not getattr(tup, "settled", False):
                     self._bolt.fail(tup)
             self._bolt.report_error(error)
@@ -803,7 +893,7 @@ class _Shell:
         if error is None:
             return
         self._operator.discard(ready)
-        self._held_count -= len(ready.tuples)
+        self._release(ready.tuples)
         for tup in ready.tuples:
             self._forget(tup)
         if not ready.tuples:  # only their total is left
@@ -825,8 +915,14 @@ class _Shell:
                     continue
             self._ack((tup,))
 
-    def _ack(self, tuples: Sequence[Tuple]) -> None:
+    def _release(self, tuples: Sequence[Tuple]) -> None:
+        """Count tuples that are held no longer."""
         self._held_count -= len(tuples)
+        if self._disk is not None:
+            self._disk_count -= sum(type(tup.values) is DiskRow for tup in tuples)
+
+    def _ack(self, tuples: Sequence[Tuple]) -> None:
+        self._release(tuples)
         ack = self._bolt.ack
         for tup in tuples:
             if not getattr(tup, "settled", False):  # the bolt may have acked it itself
@@ -838,12 +934,19 @@ class _Shell:
     def _refuse(self, tup: Tuple, error: Exception) -> None:
         """Fail a tuple that is in no window."""
         self._forget(tup)
-        self._held_count -= 1
+        self._release((tup,))
         self.fail(tup, error)
 
     def _forget(self, tup: Tuple) -> None:
         if self._ids is not None:
-            self._ids.discard(tup.get(self.plan.message_id_field or ""))
+            self._ids.discard(self._id_of(tup))
+
+    def _id_of(self, tup: Tuple) -> Hashable:
+        values = tup.values
+        if type(values) is DiskRow:
+            return values.message_id
+        found: Hashable = tup.get(self.plan.message_id_field or "")
+        return found
 
     def give_up(self) -> None:
         """Fail what is held, because the worker ends."""

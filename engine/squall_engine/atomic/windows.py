@@ -14,6 +14,7 @@ from typing import Any
 from squall_common.component.collector import BoltCollector
 from squall_common.errors import SquallError, describe
 from squall_common.names import DEFAULT_STREAM
+from squall_common.state.errors import StateStoreError
 from squall_common.state.key_groups import key_group
 from squall_engine.atomic.letters import BoltLetters
 from squall_engine.atomic.tries import Arity, HoldingCollector, Tries
@@ -63,7 +64,9 @@ class WindowCalls:
             try:
                 execute(tuples)
             except Exception as error:
-                if not isinstance(error, SquallError):
+                if isinstance(error, StateStoreError):
+                    self._fault(error)  # a full disk is not the fault of a tuple
+                elif not isinstance(error, SquallError):
                     fault = SquallError(f"the windows of {self._component!r}: {describe(error)}")
                     fault.__cause__ = error
                     self._fault(fault)
@@ -79,7 +82,12 @@ class WindowCalls:
             execute()
 
         error = self._tries.attempt(run, None, None)
-        return None if error is None else self._tries.again(run, None, None, error)
+        if error is not None:
+            error = self._tries.again(run, None, None, error)
+        if isinstance(error, StateStoreError):  # likewise one that cannot be read
+            self._fault(error)
+            raise error
+        return error
 
     def give_up(self, tup: Tuple, error: Exception) -> None:
         """A tuple leaves the windows as a dead letter."""

@@ -28,6 +28,7 @@ from squall_engine.core import (
     SpoutCalls,
     Tuple,
 )
+from squall_engine.core.codec import ValueCodec
 from squall_engine.core.invocation import InvocationMode
 from squall_engine.hooks.collectors import (
     HookedBoltCollector,
@@ -86,6 +87,9 @@ class KindHost(Host, Protocol):
     suspects: Suspects | None
     tracing: TreeTracing | None
     epochs: EpochDriver | None
+
+    @property
+    def make_codec(self) -> Callable[[], ValueCodec]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +159,8 @@ class NewTask:
         collector = self.hooked(collector)
         wrap = self.host.callbacks.wrap_collector
         bound = collector if wrap is None else wrap(self.parts.component, collector)
+        if getattr(self.user, "_squall_windowed", False):  # it makes its shell when it is bound
+            object.__setattr__(self.user, "_squall_codec", self.host.make_codec)
         self.user._bind(bound, self.context)
 
 

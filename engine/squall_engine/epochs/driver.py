@@ -397,7 +397,8 @@ class EpochDriver:
         groups = self.groups_of(component) or max_parallelism(len(self._plan.tasks_of[component]))
         codec, shell = self._make_codec(), kept.user._squall_shell
         try:
-            state = self._restored(kept, groups, KeyedState(groups, codec))
+            empty = make_state(self._host.options.of(component), groups, codec)
+            state = self._restored(kept, groups, empty)
             stored = state.get(_WINDOWS)
             if stored is not None:
                 ((data, tasks),) = codec.decode_rows(stored)

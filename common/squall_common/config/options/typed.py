@@ -469,6 +469,7 @@ class TopologyOptions(Options, frozen=True, kw_only=True):
     topology_bolts_late_tuple_stream: str | None = None
     topology_bolts_message_id_field_name: str | None = None
     topology_bolts_window_tuples_max: int = 1000000
+    topology_bolts_window_tuples_in_memory_max: int | None = None
     topology_worker_stall_timeout_secs: float | None = 300.0  # seconds
     topology_worker_buffer_bytes: int = 33554432  # bytes
     topology_bolt_async_concurrency: int = 100

@@ -4,6 +4,9 @@ was ended in the middle, and what fails leaves them as a dead letter."""
 from __future__ import annotations
 
 import asyncio
+import errno
+import itertools
+import os
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import partial
@@ -292,16 +295,28 @@ WINDOWS = {
 }
 
 
-@pytest.mark.parametrize("blocking", [False, True], ids=["on the loop", "on a thread"])
+@pytest.mark.parametrize(
+    ("blocking", "in_memory"),
+    [(False, None), (True, None), (False, 2)],
+    ids=["on the loop", "on a thread", "on disk"],
+)
 @pytest.mark.parametrize("kind", list(WINDOWS))
-def test_windows_go_on_where_they_were(tmp_path: Path, kind: str, blocking: bool) -> None:
+def test_windows_go_on_where_they_were(
+    tmp_path: Path, kind: str, blocking: bool, in_memory: int | None
+) -> None:
     """The same windows as in one run without an end in the middle."""
+    bound: dict[str, Any] = {}
+    if in_memory is not None:
+        bound = {
+            "topology.bolts.window.tuples.in.memory.max": in_memory,
+            "topology.state.backend": "disk",
+        }
 
     def build(given: list[list[Any]]) -> Any:
         builder = TopologyBuilder()
         builder.spout("events", Events(given))
         bolt = Numbers(WINDOWS[kind], blocking=blocking)
-        builder.bolt("windows", bolt).fields("events", "key")
+        builder.bolt("windows", bolt, conf=bound).fields("events", "key")
         builder.bolt("write", Write("windows")).shuffle("windows")
         return builder.build()
 
@@ -319,17 +334,59 @@ def test_windows_go_on_where_they_were(tmp_path: Path, kind: str, blocking: bool
     assert Counter(written["windows"]) == found
 
 
+@pytest.mark.parametrize(
+    ("call", "number"),
+    [("pwrite", errno.ENOSPC), ("pread", errno.EIO)],
+    ids=["is full", "cannot be read"],
+)
+def test_a_disk_that_fails_takes_windows_back_to_the_last_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int
+) -> None:
+    """No tuple is at fault: none is a dead letter, none is lost."""
+    bound = {"topology.bolts.window.tuples.in.memory.max": 2}
+    works, calls = getattr(os, call), itertools.count()
+
+    def fails_after_some(*given: Any) -> Any:
+        if next(calls) > 2:
+            raise OSError(number, os.strerror(number))
+        return works(*given)
+
+    def build() -> Any:
+        builder = TopologyBuilder()
+        builder.spout("events", Events(rows(COUNT)))
+        builder.bolt("windows", Numbers(WINDOWS["tumbling"]), conf=bound).fields("events", "key")
+        builder.bolt("write", Write("windows")).shuffle("windows")
+        builder.bolt("letters", Write("letters")).shuffle("windows", stream="__dead_letter")
+        return builder.build()
+
+    with LocalCluster() as cluster, monkeypatch.context() as patch:
+        patch.setattr(os, call, fails_after_some)
+        cluster.submit_topology("events", conf(tmp_path), build())
+        with pytest.raises(SquallError, match=rf"on disk in /.*\[Errno {number}\]"):
+            cluster.wait(60.0)
+    windows = by_window()
+    with LocalCluster() as cluster:
+        cluster.submit_topology("events", conf(tmp_path), build())
+        cluster.wait_until(lambda: len(written.get("windows", ())) >= len(windows), 60.0)
+    assert Counter(written["windows"]) == Counter(
+        (key, start + PANE_MS, tuple(values)) for (key, start), values in windows.items()
+    )
+    assert not written.get("letters")
+
+
 @pytest.mark.parametrize("kind", [*WINDOWS, "totals"])
 def test_windows_move_with_their_keys_to_other_tasks(tmp_path: Path, kind: str) -> None:
     """2, 5 and 2 tasks: the same windows as of one task in one run."""
     parallel = {COUNT // 3 + 7: 2, 2 * COUNT // 3: 5, COUNT: 2}
     ends = [[f"end{i}", -1, END] for i in range(32)]  # each task gets one
+    on_disk = {"topology.bolts.window.tuples.in.memory.max": 2}
+    own = on_disk if kind in ("sliding", "session") else {}
 
     def build(given: list[list[Any]], tasks: int) -> Any:
         builder = TopologyBuilder()
         builder.spout("events", Events(given + ends if len(given) > COUNT else given))
         bolt = Totals() if kind == "totals" else Numbers(WINDOWS[kind])
-        builder.bolt("windows", bolt, parallelism=tasks).fields("events", "key")
+        builder.bolt("windows", bolt, parallelism=tasks, conf=own).fields("events", "key")
         builder.bolt("write", Write("windows")).shuffle("windows")
         return builder.build()
 

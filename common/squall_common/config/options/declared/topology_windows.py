@@ -135,4 +135,13 @@ OPTIONS = (
         "reported.",
         storm=OURS,
     ),
+    _option(
+        "topology.bolts.window.tuples.in.memory.max",
+        _LENGTH,
+        None,
+        "How many of the tuples that one task holds for its windows have their values in memory; "
+        "those of the others are in files of the worker, in topology.state.backend.folder. null: "
+        "all are in memory.",
+        storm=OURS,
+    ),
 )
