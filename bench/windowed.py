@@ -3,8 +3,11 @@ tuples and by aggregates."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
+
+import psutil
 
 from bench.topologies import CountingSpout
 from squall import AggregateBolt, Bolt, TopologyBuilder, TopologyContext, Tuple, WindowedBolt
@@ -79,6 +82,57 @@ _KINDS: Mapping[str, tuple[type[Bolt], Windows | None]] = {
         sliding(secs=10, every_secs=0.1, key="sensor", event_time=_AT),
     ),
 }
+
+
+_LARGE_BYTES = 120 * 1024 * 1024
+
+
+class Blobs(CountingSpout):
+    """Tuples of so many bytes, each of its own."""
+
+    outputs = ("blob",)
+
+    def __init__(self, total: int, size: int) -> None:
+        super().__init__(total, True)
+        self.size = size
+
+    def next_tuple(self) -> None:
+        if self.sent < self.total:
+            self.sent += 1
+            self.emit((os.urandom(self.size),), message_id=self.sent)
+
+
+class ReadWhole(WindowedBolt):
+    """Reads a window once, and knows by how much its process has grown by then."""
+
+    def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        self.before_mb, self.grown_mb, self.read_mb = _rss_mb(), 0.0, 0.0
+
+    def execute_window(self, window: TupleWindow) -> None:
+        self.read_mb = sum(len(tup["blob"]) for tup in window) / 1e6
+        self.grown_mb = _rss_mb() - self.before_mb
+
+    def figures(self) -> dict[str, float]:
+        return {"grown_mb": round(self.grown_mb, 1), "read_mb": round(self.read_mb, 1)}
+
+
+def _rss_mb() -> float:
+    return float(psutil.Process().memory_info().rss / 1e6)
+
+
+def large_count(size: int) -> int:
+    """How many tuples of this size `large` has."""
+    return _LARGE_BYTES // size
+
+
+def large(size: int, in_memory: int | None) -> Topology:
+    """One window of 126 MB."""
+    total = large_count(size)
+    builder = TopologyBuilder()
+    builder.spout("blobs", Blobs(total, size))
+    conf = {"topology.bolts.window.tuples.in.memory.max": in_memory}
+    builder.bolt("read", ReadWhole(), conf=conf).windowed(tumbling(count=total)).global_("blobs")
+    return builder.build()
 
 
 def counting(kind: str, total: int) -> Topology:
