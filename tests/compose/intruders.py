@@ -1,18 +1,41 @@
 """Strangers and tenants in the network of the cluster in containers: each tries what
-`intruder/attacks.py` knows, and gets nothing."""
+`intruder/attacks.py` knows, and gets nothing.
+
+ZooKeeper is in a network that strangers and tenants are not in; they are tried in there as well, as
+if somebody had let them in. Workers are there.
+"""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from tests.support.compose_cluster import ComposeCluster
 from tests.support.devcluster import ROOT, wait_for
+from tests.support.zookeeper_rights import not_listed
 
 ATTACKS = ROOT / "tests" / "compose" / "intruder"
 # A word that the victim's logs, configuration and code hold, and what is the administrator's alone.
 SECRETS = ["ledger", "LedgerSink"]
+# Run where the daemons' digest is: every node of the cluster's, but for those that went meanwhile.
+_TREE = """\
+import json
+from pathlib import Path
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+client = KazooClient("zookeeper")
+client.start()
+client.add_auth("digest", Path("/data/security/zookeeper.digest").read_text().strip())
+def below(path):
+    try:
+        names = client.get_children(path)
+    except NoNodeError:
+        return []
+    return [path, *(one for name in names for one in below(f"{path}/{name}"))]
+print(json.dumps(below("/storm")))
+"""
 
 
 def check_intruders(cluster: ComposeCluster) -> None:
@@ -23,7 +46,11 @@ def check_intruders(cluster: ComposeCluster) -> None:
     token = cluster.compose("run", "--rm", "-T", "token", "eve").strip()
     as_admin = {**plan, "token": token, "as": "storm", "may": [], "http": [], "zeromq": []}
     # At once: servers keep a stranger waiting until its time is over.
-    with ThreadPoolExecutor() as threads:
+    with ThreadPoolExecutor(8) as threads:
+        let_in = threads.submit(_from_outside, cluster, _of_zookeeper(plan, []), "state")
+        tenant_let_in = threads.submit(
+            _from_outside, cluster, _of_zookeeper(plan, [f"eve:{token}", token]), "state"
+        )
         from_worker = threads.submit(_from_worker, cluster, {**plan, "plain": []})
         stranger = threads.submit(_from_outside, cluster, plan)
         tenant = threads.submit(_from_outside, cluster, {**plan, "token": token})
@@ -32,7 +59,11 @@ def check_intruders(cluster: ComposeCluster) -> None:
         _check(stranger.result(), "a stranger")
         _check(tenant.result(), "a tenant")
         _check(acting.result(), "a tenant as the administrator")
-        _check(from_worker.result(), "a tenant in a worker")
+        _check(_but_its_own(from_worker.result()), "a tenant in a worker")
+        for tried, who in ((let_in, "a stranger"), (tenant_let_in, "a tenant")):
+            found = tried.result()
+            _check_refusals(found, "nobody")
+            _check(found, f"{who} beside ZooKeeper")
     assert cluster.workers() == before
     assert "ACTIVE" in cluster.storm("list")
 
@@ -42,6 +73,7 @@ def _plan(cluster: ComposeCluster) -> dict[str, Any]:
     listed = json.loads(cluster.storm("list", "--json"))
     [victim] = [one["id"] for one in listed if one["name"] == "ledger"]
     hosts = [cluster.inspect(one, "{{.Config.Hostname}}") for one in cluster.workers()]
+    [nimbus1] = cluster.containers("nimbus1")
     kill: list[Any] = ["killTopologyWithOpts", "ledger", {"struct": "KillOptions", "wait_secs": 0}]
     nimbus = [
         ["getClusterInfo"],
@@ -72,6 +104,9 @@ def _plan(cluster: ComposeCluster) -> dict[str, Any]:
         ["getLocalAssignmentForStorm", victim],
         ["sendSupervisorAssignments", {"struct": "SupervisorAssignments"}],
     ]
+    paths = json.loads(cluster.docker.run("exec", "-i", nimbus1, "python", "-", text=_TREE))
+    assert f"/storm/security/topologies/{victim}" in paths
+    assert len(paths) > 20
     return {
         "ca": cluster.ca(),
         "secrets": SECRETS,
@@ -109,9 +144,21 @@ def _plan(cluster: ComposeCluster) -> dict[str, Any]:
             *([host, 9628, "GET", "/metrics"] for host in hosts),
         ],
         "zeromq": [[host, port] for host in hosts for port in (6700, 6701)],
-        # ZooKeeper is not in this network.
+        # It is not in this network.
         "plain": [["zookeeper", 2181]],
+        # Where it is: every node, and passwords that somebody may have chosen.
+        "zookeeper": {
+            "host": "zookeeper",
+            "paths": paths,
+            "payloads": ["super:super", "squall:squall", "storm:storm"],
+        },
     }  # fmt: skip
+
+
+def _of_zookeeper(plan: dict[str, Any], payloads: list[str]) -> dict[str, Any]:
+    """The part of a plan that is about ZooKeeper, with more passwords."""
+    asked = {**plan["zookeeper"], "payloads": [*plan["zookeeper"]["payloads"], *payloads]}
+    return {**plan, "thrift": [], "http": [], "zeromq": [], "plain": [], "zookeeper": asked}
 
 
 def _check_plan(cluster: ComposeCluster, plan: dict[str, Any]) -> None:
@@ -133,12 +180,17 @@ def _check_plan(cluster: ComposeCluster, plan: dict[str, Any]) -> None:
     assert {what.split()[1] for what in got} == {*reads, "GET"}, outcomes
 
 
-def _from_outside(cluster: ComposeCluster, plan: dict[str, Any]) -> dict[str, str]:
-    """In a container of its own in the cluster's network, which shares nothing with others."""
+def _from_outside(
+    cluster: ComposeCluster, plan: dict[str, Any], network: str = "default"
+) -> dict[str, str]:
+    """In a container of its own in a network of the cluster's, which shares nothing with others.
+    From where ZooKeeper is not, it is not tried."""
+    if network == "default":
+        plan = {**plan, "zookeeper": None}
     # The script and its plan in one stream: nothing has to be mounted.
     program = (ATTACKS / "attacks.py").read_text().replace("json.load(sys.stdin)", repr(plan))
     said = cluster.docker.run(
-        "run", "--rm", "--interactive", "--network", cluster.network(),
+        "run", "--rm", "--interactive", "--network", cluster.network(network),
         "--entrypoint", "/opt/squall/bin/python", cluster.docker.env["SQUALL_IMAGE"], "-",
         text=program,
     )  # fmt: skip
@@ -164,6 +216,30 @@ def _from_worker(cluster: ComposeCluster, plan: dict[str, Any]) -> dict[str, str
     assert int(said.pop("uid")) >= 20_000
     cluster.storm("kill", "intruder", "-w", "0", "--wait", user="eve")
     return said
+
+
+def _check_refusals(outcomes: dict[str, str], who: str) -> None:
+    """ZooKeeper was reached, and refused nodes that are there."""
+    said = [said for what, said in outcomes.items() if what.startswith(f"zookeeper {who} ")]
+    assert said.count("refused: NoAuthError") > len(said) / 2 > 50, Counter(said)
+
+
+def _but_its_own(outcomes: dict[str, str]) -> dict[str, str]:
+    """Without what a worker got of its own topology's nodes in ZooKeeper, as decision 0130 lists
+    it. It got that, so the refusals are not for a digest that counts for nothing."""
+    mine = outcomes.pop("id")
+    for who in ("nobody", "own 0"):
+        _check_refusals(outcomes, who)
+    words = {what: what.split(" own 0 ")[1].split() for what in outcomes if " own 0 " in what}
+    got = {
+        (kind, path.removeprefix("/storm")): what
+        for what, (kind, path) in words.items()
+        if outcomes[what].startswith("GOT")
+    }
+    wanted = {("get", f"/security/topologies/{mine}"), ("create", f"/workerbeats/{mine}")}
+    assert wanted <= got.keys(), sorted(got)
+    listed = got.keys() - not_listed(set(got), mine)
+    return {what: outcomes[what] for what in outcomes.keys() - {got[one] for one in listed}}
 
 
 def _check(outcomes: dict[str, str], who: str) -> None:

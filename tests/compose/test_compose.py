@@ -143,13 +143,8 @@ def _check_containers(cluster: ComposeCluster) -> None:
     for service in ("nimbus1", "nimbus2", "drpc", "ui"):
         for container in cluster.containers(service):
             assert cluster.docker.run("exec", container, "id", "-u").strip() == "1000"
-    # No door is open, but for ZooKeeper's to the daemons of its own network.
-    for service in ("nimbus1", "supervisor", "drpc", "ui"):
-        container = cluster.containers(service)[0]
-        doctor = ("exec", container, "storm", "doctor", "--security", "--json")
-        doors = json.loads(cluster.docker.run(*doctor, check=False))["doors"]
-        is_open = {door["id"] for door in doors if door["state"] == "open"}
-        assert is_open <= {"zookeeper"}, doors
+    _check_doors(cluster)
+    _check_digest(cluster)
     host, port = cluster.published("ui", 8080)
     assert host == "127.0.0.1"
     context = ssl.create_default_context(cadata=cluster.ca())
@@ -157,6 +152,56 @@ def _check_containers(cluster: ComposeCluster) -> None:
     connection.request("GET", "/api/v1/cluster/summary")
     assert connection.getresponse().status == 401
     connection.close()
+
+
+def _check_doors(cluster: ComposeCluster) -> None:
+    """No door is open: `storm doctor --security` ends with 0, that of ZooKeeper included."""
+    for service in ("nimbus1", "nimbus2", "supervisor", "drpc", "ui"):
+        container = cluster.containers(service)[0]
+        said = cluster.docker.run("exec", container, "storm", "doctor", "--security", "--json")
+        found = json.loads(said)
+        states = {door["id"]: door["state"] for door in found["doors"]}
+        assert (found["open"], "open" in states.values()) == (0, False), found
+        # Who is not in its network cannot ask it.
+        asks = service in ("nimbus1", "nimbus2", "supervisor")
+        assert states["zookeeper"] == ("closed" if asks else "unknown"), (service, found)
+
+
+# Where a secret is said that anyone on the machine may read, and the files that hold it.
+_SAID = """\
+import glob, json, os, sys
+secret = sys.stdin.read().strip().encode()
+def has(path):
+    try:
+        with open(path, "rb") as file:
+            return os.path.isfile(path) and secret in file.read()
+    except OSError:  # it went meanwhile, or is a socket
+        return False
+said = glob.glob("/proc/[0-9]*/environ") + glob.glob("/proc/[0-9]*/cmdline")
+held = [os.path.join(at, one) for top in ("/data", "/logs", "/conf", "/tmp", "/shared", "/enrol")
+        for at, _, names in os.walk(top) for one in names]
+print(json.dumps([len(said), sorted(filter(has, said)), sorted(filter(has, held))]))
+"""
+
+
+def _check_digest(cluster: ComposeCluster) -> None:
+    """The daemons' digest for ZooKeeper is in one file of those that use it, and nowhere else."""
+    file = "/data/security/zookeeper.digest"
+    docker = cluster.docker
+    [nimbus] = cluster.containers("nimbus1")
+    digest = docker.run("exec", nimbus, "cat", file).strip()
+    assert len(digest) > 60
+    for service in ("nimbus1", "nimbus2", "supervisor", "drpc", "ui"):
+        uses = service in ("nimbus1", "nimbus2", "supervisor")
+        for container in cluster.containers(service):
+            command = ("exec", "-i", container, "/opt/squall/bin/python", "-I", "-c", _SAID)
+            looked, said, held = json.loads(docker.run(*command, text=digest))
+            assert (looked > 3, said, held) == (True, [], [file] if uses else []), service
+            assert digest not in docker.run("inspect", container), service
+            assert digest not in docker.run("logs", container), service
+            if uses:
+                mode = docker.run("exec", container, "stat", "-c", "%a %u", file).split()
+                assert mode == ["600", "0" if service == "supervisor" else "1000"], service
 
 
 def _check_encrypted(cluster: ComposeCluster) -> None:
@@ -308,11 +353,19 @@ def scale_up_and_down(cluster: ComposeCluster, ledger: Ledger) -> None:
 
 def down_and_up(cluster: ComposeCluster, ledger: Ledger) -> None:
     """Volumes keep the topology over all containers' end. The network is kept: the ledger listens
-    on it."""
+    on it. The digest for ZooKeeper was replaced meanwhile: all daemons come back with it."""
+    digest = "/ca/zookeeper.digest"
+    cluster.compose("exec", "-T", "ca", "storm", "admin", "zookeeper-digest", "--replace", digest)
     cluster.compose("stop", "--timeout", "20")
     cluster.compose("rm", "--force")
     cluster.scale(2)
     wait_for("it to be listed", lambda: _lists_ledger(cluster, "nimbus1"), 60, 0.5)
+    both = cluster.compose("exec", "-T", "ca", "cat", digest)
+    assert len(both.split()) == 2
+    for service in ("nimbus1", "nimbus2", "supervisor"):
+        for container in cluster.containers(service):
+            shown = ("exec", container, "cat", "/data/security/zookeeper.digest")
+            assert cluster.docker.run(*shown) == both, service
     _recovered(ledger)
     cluster.workers_per_container(total=WORKERS)
 

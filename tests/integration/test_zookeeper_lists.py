@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,20 +15,11 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError, NoNodeError
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 from tests.support.devcluster import ROOT, DevCluster, found, wait_for
+from tests.support.zookeeper_rights import not_listed
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 SLEEPER = ROOT / "tests" / "topologies" / "sleeper"
-
-# What workers of the topology {id} may do, and with which nodes; everything else is refused.
-ALLOWED = (
-    ("get|list|lists", "/(storms|assignments|logconfigs|security/topologies)/{id}"),
-    ("get|list|lists|create", "/workerbeats/{id}"),
-    ("get|list|lists|create|set", "/workerbeats/{id}/.+"),
-    ("get|list|lists|create", "/errors/{id}"),
-    ("get|list|lists|create|set", "/errors/{id}/.+"),
-    ("delete", "/errors/{id}/.+/.+"),
-)
 
 
 @pytest.fixture
@@ -83,15 +73,6 @@ def successes(client: KazooClient, paths: list[str]) -> set[tuple[str, str]]:
             done.add((name, path.removeprefix("/storm") or "/"))
     # The node above the root is not the cluster's; and the root is never empty.
     return done - {("delete", "/")}
-
-
-def not_listed(done: set[tuple[str, str]], topology_id: str) -> set[tuple[str, str]]:
-    rules = [(kinds, pattern.format(id=re.escape(topology_id))) for kinds, pattern in ALLOWED]
-    return {
-        (name, path)
-        for name, path in done
-        if not any(re.fullmatch(k, name) and re.fullmatch(p, path) for k, p in rules)
-    }
 
 
 def payload_of(cluster: DevCluster, topology_id: str) -> str:

@@ -9,7 +9,8 @@ certificate shares one folder with it, and no other:
     ca.sock               one request, a line of JSON, gets one answer, another line:
                           {"role": "supervisor", "name": "3f2a", "hosts": ["3f2a"]}
                           {"certificate": "PEM", "key": "PEM"} or {"error": "why"}; Nimbus and
-                          supervisors also get {"digest": "..."}, which they show to ZooKeeper
+                          supervisors also get {"digest": "..."}, which they show to ZooKeeper,
+                          and nothing else if they ask with "digest": true
 
 The folder says which roles can be had there, and the kernel says who asks (SO_PEERCRED): a worker,
 which runs as another user in the same container as its supervisor, gets nothing.
@@ -25,13 +26,13 @@ import socket
 import struct
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from squall_cli.secure.authority_folder import CERTIFICATE_DAYS, AuthorityFolder
 from squall_cli.secure.zookeeper_digest import FILE as DIGEST_FILE
-from squall_cli.secure.zookeeper_digest import make_digest
+from squall_cli.secure.zookeeper_digest import cluster_digest
 from squall_common.daemon.files import write_atomic
 from squall_common.errors import SquallError
 from squall_common.security.certificates import (
@@ -92,11 +93,12 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A certificate that is asked for."""
+    """A certificate that is asked for; or, for a daemon that has one, its digest alone."""
 
     role: Role
     name: str
     hosts: tuple[str, ...]
+    digest_only: bool = False
 
 
 class EnrolmentRefusedError(Exception):
@@ -128,7 +130,10 @@ def decide(folder: Folder, uid: int, line: bytes) -> Request:
     only = folder.roles[role]
     if only is not None and name != only:
         raise EnrolmentRefusedError(f"a {role.value} here is {only}, not {name!r}")
-    return Request(role, name, tuple(hosts))
+    digest_only = asked.get("digest") is True
+    if digest_only and role not in _WITH_DIGEST:
+        raise EnrolmentRefusedError(f"a {role.value} shows ZooKeeper no digest")
+    return Request(role, name, tuple(hosts), digest_only)
 
 
 class Accounts:
@@ -247,6 +252,8 @@ class EnrolmentServer:
         writer.close()
 
     def _issue(self, request: Request) -> dict[str, str]:
+        if request.digest_only:
+            return {"digest": self._digest()}
         if request.role is Role.USER:
             self._accounts.add(request.name)
         with tempfile.TemporaryDirectory(dir=self._authority.path, prefix=".issued.") as name:
@@ -255,13 +262,13 @@ class EnrolmentServer:
             )
             answer = {"certificate": certificate.read_text(), "key": key.read_text()}
         if request.role in _WITH_DIGEST:
-            digest = self._authority.path / DIGEST_FILE
-            if not digest.exists():
-                make_digest(digest)
-            answer["digest"] = digest.read_text("ascii")
+            answer["digest"] = self._digest()
         self.publish()  # before the user is known to Nimbus, its account is known to the nodes
         print(f"issued {request.role.value}:{request.name} for {request.hosts}", flush=True)
         return answer
+
+    def _digest(self) -> str:
+        return cluster_digest(self._authority.path / DIGEST_FILE)
 
 
 def obtain(
@@ -270,15 +277,15 @@ def obtain(
     """The paths of a certificate and its key in the folder `out`, which only we may enter: those
     that are there if they are for this name and these hosts, in the first half of their life and
     not revoked, else new ones from the CA that serves `folder`. A daemon that uses ZooKeeper gets
-    its digest beside them (`DIGEST_FILE`). Raises SquallError."""
+    the digest that the CA has now beside them (`DIGEST_FILE`). Raises SquallError."""
     certificate, key = out / f"{role.value}.pem", out / f"{role.value}.key"
     wanted = Request(role, name, tuple(hosts))
-    at = time.time() + _RENEW_SECS
-    has_digest = role not in _WITH_DIGEST or (out / DIGEST_FILE).exists()
-    if has_digest and is_issued(folder / CA, certificate, role, name, hosts, at):
+    if is_issued(folder / CA, certificate, role, name, hosts, time.time() + _RENEW_SECS):
+        if role in _WITH_DIGEST:
+            _follow_digest(folder, wanted, out / DIGEST_FILE, wait_secs)
         return certificate, key
     answer = _ask(folder / SOCKET, wanted, time.monotonic() + wait_secs)
-    try:
+    with _writing():
         out.mkdir(parents=True, exist_ok=True, mode=0o700)
         # A kill in between leaves a key without its certificate: the next start asks again.
         certificate.unlink(missing_ok=True)
@@ -286,9 +293,32 @@ def obtain(
             write_atomic(out / DIGEST_FILE, answer["digest"].encode(), mode=0o600)
         write_atomic(key, answer["key"].encode(), mode=0o600)
         write_atomic(certificate, answer["certificate"].encode(), mode=0o644)
+    return certificate, key
+
+
+def _follow_digest(folder: Path, wanted: Request, file: Path, wait_secs: float) -> None:
+    """Get the digest that the CA has now, which may be another one than before. Who has one starts
+    with it when the CA does not answer at once. Raises SquallError."""
+    has_one = file.exists()
+    asked = replace(wanted, digest_only=True)
+    try:
+        answer = _ask(folder / SOCKET, asked, time.monotonic() + (0 if has_one else wait_secs))
+    except SquallError:
+        if has_one:
+            return
+        raise
+    found = answer.get("digest", "").encode()
+    if found and not (has_one and file.read_bytes() == found):
+        with _writing():
+            write_atomic(file, found, mode=0o600)
+
+
+@contextlib.contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise SquallError(f"cannot write {error.filename}: {error.strerror}") from error
-    return certificate, key
 
 
 def is_issued(
@@ -313,7 +343,13 @@ def is_issued(
 
 
 def _ask(path: Path, wanted: Request, deadline: float) -> dict[str, str]:
-    line = {"role": wanted.role.value, "name": wanted.name, "hosts": list(wanted.hosts)}
+    line: dict[str, object] = {
+        "role": wanted.role.value,
+        "name": wanted.name,
+        "hosts": list(wanted.hosts),
+    }
+    if wanted.digest_only:
+        line["digest"] = True
     while True:
         try:
             with socket.socket(socket.AF_UNIX) as sock, contextlib.ExitStack() as stack:

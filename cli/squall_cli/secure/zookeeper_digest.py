@@ -21,6 +21,13 @@ def make_digest(file: Path) -> None:
     _write(file, [new_payload()])
 
 
+def cluster_digest(file: Path) -> str:
+    """The content of a file of digests, which is made if it is missing. Raises SquallError."""
+    if not file.exists():
+        make_digest(file)
+    return "".join(f"{line}\n" for line in read_lines(file))
+
+
 def replace_digest(file: Path) -> None:
     """Put a new digest before those of a file. Raises SquallError."""
     lines = read_lines(file)

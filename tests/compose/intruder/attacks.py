@@ -10,6 +10,7 @@ nothing, else "GOT ..." with what it got.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -18,7 +19,7 @@ import ssl
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,7 @@ class Intruder:
             self.thrift(),
             self.http(),
             self.workers(),
+            self.zookeeper(),
             *(self.plain_port(host, port) for host, port in self.plan["plain"]),
         ]
         await asyncio.gather(*tries)
@@ -232,6 +234,65 @@ class Intruder:
         except (OSError, TimeoutError) as error:
             self.note(f"{host}:{port} reach", f"refused: {type(error).__name__}")
 
+    # ZooKeeper
+
+    async def zookeeper(self) -> None:
+        """Everything with every node, as nobody and with each secret that one has."""
+        asked = self.plan.get("zookeeper")
+        if asked is None:
+            return
+        proofs = {"nobody": None} | {f"secret {n}": one for n, one in enumerate(asked["payloads"])}
+        # In a worker: its topology's own digest, which it finds in its folder.
+        with contextlib.suppress(FileNotFoundError):
+            shown = json.loads(Path("zookeeper.json").read_text())["payloads"]
+            proofs |= {f"own {n}": one for n, one in enumerate(shown)}
+        await asyncio.gather(
+            *(
+                asyncio.to_thread(self._nodes, asked["host"], asked["paths"], who, payload)
+                for who, payload in proofs.items()
+            )
+        )
+
+    def _nodes(self, host: str, paths: list[str], who: str, payload: str | None) -> None:
+        from kazoo.client import KazooClient
+        from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
+
+        client = KazooClient(host, timeout=SECS)
+        client.start(timeout=SECS)
+        if payload is not None:
+            client.add_auth("digest", payload)
+        for path in paths:
+            for what, attempt in _attempts(client, path).items():
+                # That is a right on the node above, which is not the cluster's. It is never empty.
+                if (what, path) == ("delete", "/storm"):
+                    continue
+                try:
+                    attempt()
+                    said = "GOT it"
+                except (NoAuthError, NoNodeError) as error:
+                    said = f"refused: {type(error).__name__}"
+                except KazooException as error:  # the right was there, and the version never is
+                    said = f"GOT {type(error).__name__}"
+                self.note(f"zookeeper {who} {what} {path}", said)
+        client.stop()
+        client.close()
+
+
+def _attempts(client: Any, path: str) -> dict[str, Callable[[], object]]:
+    """All that can be tried with a node; where it succeeds, it does no harm."""
+    from kazoo.security import OPEN_ACL_UNSAFE
+
+    never = 987_654  # a version
+    return {
+        "get": lambda: client.get(path),
+        "list": lambda: client.get_children(path),
+        "lists": lambda: client.get_acls(path),
+        "create": lambda: client.create(f"{path}/intruder", b"", ephemeral=True),
+        "set": lambda: client.set(path, b"", version=never),
+        "delete": lambda: client.delete(path, version=never),
+        "open": lambda: client.set_acls(path, OPEN_ACL_UNSAFE, version=never),
+    }
+
 
 class _NoProof:
     """TLS, and as a proof an empty certificate."""
@@ -294,8 +355,10 @@ def inside() -> dict[str, str]:
 
 def _interesting() -> Iterator[Path]:
     """Keys, configuration, and all that belongs to another topology than this worker's own."""
-    yield from (Path(one) for one in ("/data/security/supervisor.key", "/conf/storm.yaml"))
-    own = os.getuid()
+    for name in ("supervisor.key", "zookeeper.digest"):
+        yield Path("/data/security") / name
+    yield Path("/conf/storm.yaml")
+    own, folder_of_mine = os.getuid(), Path.cwd()
     for folder in ("/data", "/logs"):
         for where, names, files in os.walk(folder):
             here = Path(where)
@@ -305,9 +368,9 @@ def _interesting() -> Iterator[Path]:
                     found = path.lstat()
                 except OSError:
                     continue
-                if found.st_uid != own and any(
-                    one in str(path) for one in ("ledger", ".key", "identity", "security")
-                ):
+                words = ("ledger", ".key", "identity", "security", "zookeeper")
+                is_named = any(one in str(path) for one in words)
+                if found.st_uid != own and is_named and folder_of_mine not in path.parents:
                     yield path
 
 

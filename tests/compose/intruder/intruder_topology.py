@@ -29,12 +29,18 @@ class Intruder(Spout):
         self.plan = plan
 
     def open(self, conf: Any, context: Any) -> None:
+        self.id = context.topology_id
+        # What is the victim's has the same name for the attacker's own topology.
+        asked = self.plan["zookeeper"]
+        own = {one.replace(self.plan["victim"], self.id) for one in asked["paths"]}
+        asked["paths"] = sorted(own | set(asked["paths"]))
         # Not here, where a loop runs, and waits.
         threading.Thread(target=self.attack, daemon=True).start()
 
     def attack(self) -> None:
         outcomes = attacks.inside()
         outcomes |= asyncio.run(attacks.Intruder(self.plan).run())
+        outcomes["id"] = self.id
         outcomes["uid"] = str(os.getuid())
         partial = Path("/tmp/outcomes.part")
         partial.write_text(json.dumps(outcomes))

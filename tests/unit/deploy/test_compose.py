@@ -107,6 +107,12 @@ def test_zookeeper_is_out_of_reach_of_all_but_daemons_that_need_it() -> None:
     assert COMPOSE_FILE["networks"]["state"] == {"internal": True}
 
 
+def test_zookeeper_has_no_pages_that_show_what_access_lists_hide() -> None:
+    environment = SERVICES["zookeeper"]["environment"]
+    assert environment["ZOO_ADMINSERVER_ENABLED"] == "false"
+    assert environment["ZOO_4LW_COMMANDS_WHITELIST"] == "srvr"
+
+
 @pytest.mark.parametrize("name", OURS)
 def test_a_service_has_no_more_rights_than_it_needs(name: str) -> None:
     service = OURS[name]

@@ -13,7 +13,8 @@ from tests.support.devcluster import wait_for
 
 from squall_cli.secure import enrolment
 from squall_cli.secure.authority_folder import AuthorityFolder
-from squall_cli.secure.enrolment import Accounts, EnrolmentServer, Folder, obtain, uids
+from squall_cli.secure.enrolment import Accounts, EnrolmentServer, Folder, Request, obtain, uids
+from squall_cli.secure.zookeeper_digest import replace_digest
 from squall_common.errors import SquallError
 from squall_common.security.certificates import hosts_of, read_certificate
 from squall_common.security.identity import Role
@@ -79,6 +80,41 @@ def test_daemons_that_use_zookeeper_get_the_same_digest_and_users_get_none(tmp_p
     assert not (tmp_path / "alice" / "zookeeper.digest").exists()
     assert {one.name for one in (tmp_path / "shared").iterdir()} >= {"ca.pem"}
     assert "zookeeper.digest" not in {one.name for one in (tmp_path / "shared").iterdir()}
+
+
+def test_a_daemon_starts_with_the_digest_that_the_ca_has_now(tmp_path: Path) -> None:
+    """Its certificate is kept; and without the CA it starts with what it has."""
+    own, digest = tmp_path / "own", tmp_path / "own" / "zookeeper.digest"
+    of_ca = tmp_path / "ca" / "zookeeper.digest"
+
+    def get(folder: Path) -> bytes:
+        certificate, _ = obtain(folder, Role.SUPERVISOR, "n1", ["n1"], own)
+        return certificate.read_bytes()
+
+    def act(folder: Path) -> None:
+        first = get(folder)
+        replace_digest(of_ca)
+        assert get(folder) == first
+        assert digest.read_text().splitlines() == of_ca.read_text().splitlines()
+        assert len(digest.read_text().splitlines()) == 2
+        assert digest.stat().st_mode & 0o777 == 0o600
+        digest.unlink()  # as it was before there were any
+        assert get(folder) == first
+        assert digest.read_bytes() == of_ca.read_bytes()
+
+    serve_and(tmp_path, act)
+    before = digest.read_bytes()
+    get(tmp_path / "shared")
+    assert digest.read_bytes() == before
+
+
+def test_a_digest_alone_is_for_those_who_show_one(tmp_path: Path) -> None:
+    def act(folder: Path) -> None:
+        asked = Request(Role.USER, "alice", (), digest_only=True)
+        with pytest.raises(SquallError, match="a user shows ZooKeeper no digest"):
+            enrolment._ask(folder / "ca.sock", asked, 0)
+
+    serve_and(tmp_path, act)
 
 
 def test_another_user_gets_nothing_and_the_reason(tmp_path: Path) -> None:
