@@ -1,4 +1,5 @@
-"""The certificates of a cluster on Kubernetes, as Secrets for squall.yaml in this folder:
+"""The certificates of a cluster on Kubernetes, and its daemons' digest for ZooKeeper, as Secrets
+for squall.yaml in this folder:
 
     python deploy/kubernetes/certificates.py | kubectl apply -f -
     python deploy/kubernetes/certificates.py --user alice | kubectl apply -f -
@@ -8,6 +9,10 @@ calls, and is in no Secret. Each call prints all Secrets anew, with the certific
 `issued` of the CA's, also those of pods beyond the numbers given (--supervisor 5); those that are
 missing, revoked, or in the second half of their life, are made. After a change, restart the pods
 that have them: kubectl -n squall rollout restart statefulset.
+
+The digest is made in the folder of the CA, too (`zookeeper.digest`); pods of Nimbus and supervisors
+get it. `storm admin zookeeper-digest --replace ca/zookeeper.digest` replaces it
+(docs/security.md#access-to-zookeeper).
 
 For each user there are a certificate, for `storm login`, in the folder `issued`, and an account in
 the ConfigMap `squall-accounts`, as which the workers of the user's topologies run.
@@ -26,6 +31,8 @@ import yaml
 
 from squall_cli.secure.authority_folder import CERTIFICATE_DAYS, AuthorityFolder
 from squall_cli.secure.enrolment import Accounts, EnrolmentRefusedError, is_issued
+from squall_cli.secure.zookeeper_digest import FILE as DIGEST_FILE
+from squall_cli.secure.zookeeper_digest import cluster_digest
 from squall_common.errors import SquallError
 from squall_common.security.identity import Role
 
@@ -36,6 +43,8 @@ SETS: dict[str, tuple[int, tuple[Role, ...]]] = {
     "supervisor": (3, (Role.SUPERVISOR, Role.LOGVIEWER)),
     "ui": (1, (Role.UI,)),
 }
+# Those that use ZooKeeper.
+WITH_DIGEST = ("nimbus", "supervisor")
 _RENEW_SECS = CERTIFICATE_DAYS * 86_400 // 2
 
 
@@ -80,6 +89,8 @@ def secrets(
                 hosts = hosts_of(name, number)
                 for path in issue(role, f"{name}-{number}", hosts):
                     files[f"{role.value}-{number}{path.suffix}"] = path.read_text()
+        if name in WITH_DIGEST:
+            files[DIGEST_FILE] = cluster_digest(authority.path / DIGEST_FILE)
         found.append(_manifest("Secret", f"squall-{name}", files))
     return found
 

@@ -17,6 +17,7 @@ import yaml
 
 from squall_cli.main import SECTIONS
 from squall_cli.secure.enrolment import uids
+from squall_cli.secure.zookeeper_digest import replace_digest
 from squall_common.config.load import unknown_keys, validate_conf
 from squall_common.security.certificates import check_issued, hosts_of, read_certificate
 from squall_supervisor.confine import users
@@ -82,6 +83,7 @@ def test_the_parts_of_the_kubernetes_cluster_fit_together() -> None:
     def hosts(name: str) -> list[str]:
         return [f"{name}-{n}.{name}" for n in range(sets[name]["spec"]["replicas"])]
 
+    assert conf["storm.zookeeper.auth.payload.file"] == "/security/zookeeper.digest"
     assert conf["nimbus.seeds"] == hosts("nimbus")
     assert conf["storm.zookeeper.servers"] == hosts("zookeeper")
 
@@ -122,7 +124,9 @@ def test_each_pod_has_its_certificate_in_the_secret_of_its_set(
         [start] = one["spec"]["template"]["spec"]["initContainers"]
         copied = re.findall(r"cp /certificates/([a-z]+)-\$\{POD##\*-\}(\.\w+)", start["command"][2])
         number = one["spec"]["replicas"]
-        assert files.keys() == {f"{r}-{n}{end}" for r, end in copied for n in range(number)}
+        digest = {"zookeeper.digest"} if name in ("nimbus", "supervisor") else set()
+        own = {f"{r}-{n}{end}" for r, end in copied for n in range(number)}
+        assert files.keys() == own | digest
         for n in range(number):
             for role in {role for role, _ in copied}:
                 found = read_certificate(base64.b64decode(files[f"{role}-{n}.pem"]))
@@ -153,6 +157,29 @@ def test_a_call_takes_no_certificate_from_a_pod(
     assert made == [made[0]] * 3
 
 
+def test_zookeeper_has_no_pages_that_show_what_access_lists_hide() -> None:
+    pod = of_kind("StatefulSet")["zookeeper"]["spec"]["template"]["spec"]
+    environment = {one["name"]: one["value"] for one in pod["containers"][0]["env"]}
+    assert environment["ZOO_ADMINSERVER_ENABLED"] == "false"
+    assert environment["ZOO_4LW_COMMANDS_WHITELIST"] == "srvr"
+
+
+def test_a_digest_that_is_replaced_comes_to_pods_with_the_next_call(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    digest = tmp_path / "ca" / "zookeeper.digest"
+    made = []
+    for _ in range(2):
+        assert certificates.main(["--dir", str(tmp_path / "ca")]) == 0
+        found = {m["metadata"]["name"]: m for m in yaml.safe_load_all(capsys.readouterr().out)}
+        of = {found[f"squall-{name}"]["data"][digest.name] for name in ("nimbus", "supervisor")}
+        assert len(of) == 1
+        made.append(base64.b64decode(of.pop()).decode())
+        assert made[-1] == digest.read_text()
+        replace_digest(digest)
+    assert made[1].splitlines()[1:] == made[0].splitlines()  # both count
+
+
 def test_a_user_who_can_be_none_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -181,6 +208,10 @@ def test_a_unit_starts_an_existing_daemon(path: Path) -> None:
     check_conf(options)
     assert options["storm.security.certificate"] == f"/etc/squall/{command[1]}.pem"
     assert options["storm.security.key"] == f"/etc/squall/{command[1]}.key"
+    # A file of its own, as it is closed to all users but the daemon's.
+    uses = command[1] in ("nimbus", "supervisor")
+    digest = f"/etc/squall/{command[1]}.digest" if uses else None
+    assert options.get("storm.zookeeper.auth.payload.file") == digest
     # Root is who runs workers as other users, and who shows their logs.
     rights = {
         "supervisor": [f"CAP_{one.name}" for one in users.NEEDED],
