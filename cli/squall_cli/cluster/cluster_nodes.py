@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,15 @@ if TYPE_CHECKING:
     from squall_common.cluster.access.digests import StoreAccess
 
 
+def quiet_log() -> logging.Logger:
+    """For a client whose faults the command reports itself: by default kazoo writes to stderr."""
+    quiet = logging.getLogger("squall_cli.kazoo")
+    if not quiet.handlers:
+        quiet.addHandler(logging.NullHandler())
+    quiet.propagate = False
+    return quiet
+
+
 @contextlib.contextmanager
 def zookeeper(
     settings: Settings,
@@ -29,8 +39,6 @@ def zookeeper(
     """A session with the ensemble of the configuration, or with `servers` (host:port,...); paths
     begin below `storm.zookeeper.root`, or at the top. Raises SquallError when it cannot connect,
     and for what ZooKeeper refuses meanwhile."""
-    import logging
-
     from kazoo.client import KazooClient
     from kazoo.exceptions import KazooException, NoAuthError
     from kazoo.handlers.threading import KazooTimeoutError
@@ -45,13 +53,10 @@ def zookeeper(
         hosts = [f"[{one}]" if ":" in one else one for one in options.storm_zookeeper_servers]
         servers = ",".join(f"{host}:{port}" for host in hosts)
     root = options.storm_zookeeper_root if below_root else "/"
-    quiet = logging.getLogger("squall_cli.kazoo")
-    quiet.addHandler(logging.NullHandler())
-    quiet.propagate = False
     client = KazooClient(
         hosts=servers + ("" if root == "/" else root),
         timeout=options.storm_zookeeper_session_timeout / 1000,
-        logger=quiet,
+        logger=quiet_log(),
         auth_data=set() if access is None else {("digest", one) for one in access.payloads},
     )
     try:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from squall_cli.cluster.cluster_nodes import quiet_log
 from squall_cli.doctor.doors import Answer, Certificate, Facts, File, Listener, Trusted
 from squall_common.config.load import local_dir, log_dir
 from squall_common.config.options.typed import (
@@ -223,7 +224,7 @@ def _zookeeper(options: NimbusOptions) -> list[str] | None:
     hosts = ",".join(
         f"{host}:{options.storm_zookeeper_port}" for host in options.storm_zookeeper_servers
     )
-    client = KazooClient(hosts=hosts, timeout=_PROBE_SECS)
+    client = KazooClient(hosts=hosts, timeout=_PROBE_SECS, logger=quiet_log())
     try:
         client.start(timeout=_PROBE_SECS)
         root = options.storm_zookeeper_root

@@ -88,7 +88,10 @@ async def test_a_page_that_asks_no_one_is_open_and_one_that_hangs_is_unknown(
 
 
 def test_the_command_names_what_is_open_and_ends_with_1(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(node, "_PROBE_SECS", 1.5)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -108,6 +111,7 @@ def test_the_command_names_what_is_open_and_ends_with_1(
     assert by_id["cluster"]["state"] == by_id[f"file {token}"]["state"] == "open"
     assert by_id["nimbus"]["state"] == "closed"
     assert by_id["zookeeper"]["state"] == "unknown"
+    assert [one for one in caplog.records if one.name.startswith("kazoo")] == []
     assert "x.y.z" not in str(found)
     assert run(["doctor", "--security", *options]) == 1
     printed = capsys.readouterr().out
