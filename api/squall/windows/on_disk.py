@@ -91,10 +91,8 @@ class DiskRow(Sequence[Any]):
 
     def __del__(self) -> None:
         file = getattr(self, "_file", None)
-        if file is not None:
-            file.rows.gone.append(
-                (file, self._place & _SIZE)
-            )  # of any thread: see `DiskRows.forget`
+        if file is not None:  # in any thread: see `DiskRows.forget`
+            file.rows.gone.append((file, self._place & _SIZE))
 
 
 class _File:
