@@ -48,6 +48,7 @@ from squall_common.telemetry.live_state import (
 )
 from squall_engine.atomic.concurrent import DraftState
 from squall_engine.atomic.undo import UndoableState
+from squall_engine.core import HotState
 from squall_engine.core.codec import ValueCodec
 from squall_engine.tasks.async_ import AsyncBolt
 from squall_engine.tasks.built import Built
@@ -328,6 +329,8 @@ class _Trouble(Exception):
 def _state_of(one: Built) -> Any:
     """The state of a task under what makes its calls atomic; None: it has none."""
     state = getattr(one.task.user, "state", None)
+    if isinstance(state, HotState):  # the core makes the calls of the one beneath
+        state = state.slow
     if isinstance(state, UndoableState | DraftState):
         return state.inner
     if isinstance(state, KeyedState | MemoryState):

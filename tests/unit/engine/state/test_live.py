@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,10 +13,15 @@ import pytest
 from squall import CounterState, Spout, StatefulBolt, TopologyBuilder
 from squall.windows import WindowedBolt, tumbling
 from squall_common.config.load import default_conf, normalize_topology_conf
+from squall_common.state.keyed import KeyedState
 from squall_common.telemetry.live_state import Answer, Question, TaskAnswer
 from squall_common.topology.model import WorkerSlot
 from squall_common.topology.prepared import prepare
+from squall_engine.atomic.undo import UndoableState, hot
+from squall_engine.core import HotState
+from squall_engine.core.codec import ValueCodec
 from squall_engine.embed import EmbeddedEngine, EngineSettings
+from squall_engine.state import live
 
 WORDS = [f"word {n % 50:02}" for n in range(200)]
 
@@ -173,6 +179,15 @@ async def test_sizes_keys_and_values_of_every_kind(
             after = one.entries[-1].order
     assert sorted(listed) == [f"word {n:02}" for n in range(10)]
     await engine.stop(0.0)
+
+
+def test_what_the_core_puts_with_checkpoints_is_found() -> None:
+    codec = ValueCodec()
+    inner = KeyedState(16, codec)
+    shown = hot(UndoableState(inner, codec))
+    assert isinstance(shown, HotState)
+    built: Any = SimpleNamespace(task=SimpleNamespace(user=SimpleNamespace(state=shown)))
+    assert live._state_of(built) is inner
 
 
 async def test_what_is_read_is_not_changed(tmp_path: Path) -> None:
