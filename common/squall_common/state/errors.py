@@ -21,5 +21,10 @@ class StateStoreError(StateError):
     """The store cannot be reached, or refuses; the message says what was tried."""
 
 
+class StateTableLostError(StateStoreError):
+    """The table of state on disk takes no more writes, whatever is done about its disk: only a new
+    worker, which restores what is stored, has one that does."""
+
+
 class StateFencedError(StateError):
     """Another task has taken over: this one must not write, ack or emit any more."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from squall_common.component.collector import BoltCollector, DelegatingBoltCollector
 from squall_common.daemon.logs import get_logger
-from squall_common.state.errors import StateError, StateStoreError
+from squall_common.state.errors import StateError, StateStoreError, StateTableLostError
 from squall_common.state.keyed import NO_KEY, KeyedState
 from squall_common.state.task_state import RowCodec
 from squall_common.state.task_store import TaskStore
@@ -285,10 +285,10 @@ class StoredTask:
         bolt = self._bolt
         assert bolt is not None
         bolt.host.report(self.component, self.task, error)
-        if isinstance(error, StateStoreError):
+        if isinstance(error, StateStoreError) and not isinstance(error, StateTableLostError):
             return  # the next flush tries again
         self._ended = True
-        bolt.host.die(error)  # fenced; or a value that can never be stored
+        bolt.host.die(error)  # fenced; or what no flush can store
 
     async def close(self, secs: float) -> None:
         """Store what is left, for at most so many seconds. After the bolt's cleanup."""

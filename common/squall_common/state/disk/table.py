@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from squall_common.errors import describe
-from squall_common.state.errors import StateStoreError
+from squall_common.state.errors import StateStoreError, StateTableLostError
 
 # Of addresses, not of memory or disk: the first that the process may have, and then less.
 _MAP_BYTES = (1 << 40, 1 << 37, 1 << 34, 1 << 31)
@@ -54,6 +54,7 @@ class DiskTable:
                 hint="install it where workers run (pip install 'squall[disk]')",
             ) from error
         self._error: type[Exception] = lmdb.Error
+        self._panic: type[Exception] = lmdb.PanicError
         path = Path(self._folder, f"state-{os.getpid()}-{os.urandom(8).hex()}")
         files = (path, path.with_name(f"{path.name}-lock"))
         try:
@@ -65,12 +66,9 @@ class DiskTable:
         finally:
             for file in files:
                 file.unlink(missing_ok=True)
-        self._begin()
-
-    def _begin(self) -> None:
         try:
             self._reader = self._env.begin()
-        except self._error as error:
+        except lmdb.Error as error:
             raise self._failed("read", error) from error
 
     def _opened(self, lmdb: Any, path: Path) -> Any:
@@ -113,34 +111,63 @@ class DiskTable:
 
     def write(self, entries: Iterable[tuple[bytes, bytes]], gone: Iterable[bytes] = ()) -> None:
         """Delete these keys and set those. It is fastest by key, and many at a time. Raises
-        StateStoreError, on a full disk for one; then any of it may be done."""
-        self._reader.abort()  # or the pages that it sees could not be used again
+        StateStoreError, on a full disk for one; then any of it may be done, and the table is read
+        as it is then. If that is a StateTableLostError, each further write and view fails too."""
         try:
             with self._env.begin(write=True) as transaction:
                 for key in gone:
                     transaction.delete(key)
+            self._renew()
             for some in _portions(entries):
                 with self._env.begin(write=True) as transaction, transaction.cursor() as cursor:
                     cursor.putmulti(some)
+                self._renew()
         except (OSError, self._error) as error:
             raise self._failed("write", error) from error
-        finally:
-            self._begin()
+
+    def _renew(self) -> None:
+        """Read what was written. The reader of before ends only now: LMDB begins no transaction
+        any more once it could not write its meta page, and a reader that is open reads on. It
+        keeps no pages from the one write after it, as those that it sees are the newest."""
+        reader = self._env.begin()
+        self._reader.abort()
+        self._reader = reader
 
     def view(self) -> TableView:
-        """The table as it is now."""
-        return TableView(self._env)
+        """The table as it is now. Raises StateStoreError."""
+        try:
+            return TableView(self._env)
+        except self._error as error:
+            raise self._failed("read", error) from error
 
     def close(self) -> None:
         """The table is gone. Idempotent; not while there is a view."""
         self._env.close()
 
     def _failed(self, what: str, error: Exception) -> StateStoreError:
+        said = f"could not {what} the state that is on disk in {self._folder}: {describe(error)}"
+        if self._is_lost():
+            return StateTableLostError(
+                said, hint=f"the worker starts again; see whether the disk of {self._folder} fails"
+            )
         return StateStoreError(
-            f"could not {what} the state that is on disk in {self._folder}: {describe(error)}",
+            said,
             hint="free space there, or set topology.state.backend.folder to another folder of the "
             "workers' nodes",
         )
+
+    def _is_lost(self) -> bool:
+        """Whether LMDB refuses all transactions from now on."""
+        env = getattr(self, "_env", None)  # None: it was not opened
+        if env is None:
+            return False
+        try:
+            env.begin().abort()
+        except self._panic:
+            return True
+        except self._error:  # too many readers, for one
+            return False
+        return False
 
 
 def _portions(entries: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:

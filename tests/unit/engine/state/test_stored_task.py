@@ -18,7 +18,7 @@ from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.errors import ConfigError
 from squall_common.state.checkpoint_store import CheckpointStore
 from squall_common.state.disk.table import DiskTable
-from squall_common.state.errors import StateStoreError
+from squall_common.state.errors import StateStoreError, StateTableLostError
 from squall_common.state.task_store import read_chain
 from squall_common.topology.model import WorkerSlot
 from squall_common.topology.prepared import prepare
@@ -427,6 +427,25 @@ async def test_a_full_disk_of_the_worker_delays_acks_until_it_is_free(
     assert len(tries) > 2
     assert counts_of(engine) == {"a": 2, "b": 1}
     await engine.stop(drain_secs=1)
+
+
+async def test_a_worker_whose_table_takes_no_more_writes_dies_with_nothing_acked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*_: Any) -> None:
+        raise StateTableLostError("the table is lost")
+
+    conf = {"topology.state.provider": "store", "topology.state.url": str(tmp_path), **DISK}
+    engine, _ = engine_of(["a", "b", "a"], Count(), conf | FAST)
+    await engine.start()
+    monkeypatch.setattr(DiskTable, "write", lost)
+    engine.set_active(True)
+    spout = spout_of(engine)
+    async with asyncio.timeout(30):
+        with pytest.raises(EngineEndedError):
+            await engine.run_until(lambda: bool(spout.acked))
+    assert isinstance(engine.fatal, StateTableLostError)
+    assert spout.acked == []
 
 
 async def test_state_in_memory_costs_no_flush_and_acks_at_once() -> None:

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
+import lmdb
 import pytest
 
 from squall_common.state.disk import table as table_module
 from squall_common.state.disk.table import DiskTable
-from squall_common.state.errors import StateStoreError
+from squall_common.state.errors import StateStoreError, StateTableLostError
 
 
 def test_its_files_have_no_name_and_are_of_this_process_alone(tmp_path: Path) -> None:
@@ -44,6 +46,53 @@ def test_a_write_that_fails_says_where_and_the_table_is_usable(tmp_path: Path) -
         table.write([(b"k" * 600, b"")])
     table.write([(b"a", b"1")])
     assert table.get(b"a") == b"1"
+
+
+class FailingMetaPage:
+    """LMDB whose disk fails under its meta page: the write that was under way is not done, and no
+    transaction begins any more."""
+
+    def __init__(self, env: Any) -> None:
+        self._env = env
+        self._is_lost = False
+
+    def begin(self, write: bool = False) -> Any:
+        if self._is_lost:
+            raise lmdb.PanicError("Update of meta page failed")
+        return FailingCommit(self, self._env.begin(write=True)) if write else self._env.begin()
+
+    def lose(self) -> None:
+        self._is_lost = True
+
+    def close(self) -> None:
+        self._env.close()
+
+
+class FailingCommit:
+    def __init__(self, env: FailingMetaPage, transaction: Any) -> None:
+        self._env = env
+        self._transaction = transaction
+
+    def __enter__(self) -> Any:
+        return self._transaction
+
+    def __exit__(self, *_: Any) -> None:
+        self._transaction.abort()
+        self._env.lose()
+        raise lmdb.Error("mdb_txn_commit: Input/output error")
+
+
+def test_a_table_that_takes_no_more_writes_says_so_and_is_read_as_it_was(tmp_path: Path) -> None:
+    table = DiskTable(str(tmp_path))
+    table.write([(b"a", b"1")])
+    table._env = FailingMetaPage(table._env)
+    for said in ("Input/output error", "meta page failed"):
+        with pytest.raises(StateTableLostError, match=f"could not write .* {tmp_path}: .*{said}"):
+            table.write([(b"a", b"2"), (b"b", b"2")], [b"c"])
+        assert (table.get(b"a"), table.get(b"b")) == (b"1", None)
+        assert table.after(b"", entries_max=9, bytes_max=99) == [(b"a", b"1")]
+    with pytest.raises(StateTableLostError, match=f"could not read .* {tmp_path}: .*meta page"):
+        table.view()
 
 
 def test_a_write_may_be_larger_than_a_transaction(
