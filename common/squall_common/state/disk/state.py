@@ -286,6 +286,27 @@ class DiskState(KeyedState):
                     self._hand_out(key, value)
                 yield key, value
 
+    def set_ttl(self, secs: float | None) -> None:
+        """As of `KeyedState`. Entries whose times it sets or forgets are written again, as a base
+        has the rows of the table. Raises StateStoreError."""
+        before = self._put_at
+        super().set_ttl(secs)
+        if before.keys() == self._put_at.keys():
+            return
+        self._write_newer()
+        entries, at = self._on_disk, b""
+        while True:
+            rows = entries.table.after(at, entries_max=self._write_entries, bytes_max=_CHUNK_BYTES)
+            if not rows:
+                return
+            at = rows[-1][0]
+            found = []
+            for name, data in rows:
+                key, value, owner = entries.decoded(data)
+                if (key in before) != (key in self._put_at):
+                    found.append((name, self._entry_bytes(key, value, owner)))
+            entries.table.write(found)
+
     # ---- the table ----
 
     def _write_immutable(self) -> None:

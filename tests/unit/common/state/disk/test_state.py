@@ -320,3 +320,44 @@ def test_many_values_that_may_change_are_not_looked_through_at_each_put(tmp_path
     state.snapshot(1)
     assert state._try_at == 0
     assert len(shown(state)) == 100
+
+
+def owners_of(state: KeyedState) -> dict[Any, Any]:
+    return {key: state._owners.get(key) for key, _ in state.iterate()}
+
+
+@pytest.mark.parametrize("make", [lambda _: KeyedState(GROUPS, CODEC), on_disk])
+def test_times_of_keys_that_had_none_are_stored_and_forgotten_with_the_option(
+    tmp_path: Path, make: Any
+) -> None:
+    """A second restart does not begin the time of a key anew."""
+    store, clock = CheckpointStore(str(tmp_path / "store")), Clock()
+
+    def restarted(ttl_secs: float | None, before: Segment | None) -> Any:
+        state = make(tmp_path)
+        state._clock = clock
+        if before is not None:
+            state.restore([[before]], ALL, bound=True)
+        state.set_ttl(ttl_secs)
+        return state
+
+    state = restarted(None, None)
+    for number in range(20):
+        state.current = number if number % 2 else "owner"
+        state.put(number, [number])
+    state.current = NO_KEY
+    state.put("bound", 1)
+    base = stored(store, "1", state.snapshot(1, base=True))
+    state = restarted(50.0, base)
+    owners = owners_of(state)
+    base = stored(store, "2", state.snapshot(2, base=True))
+    clock.now += 30
+    state = restarted(50.0, base)
+    assert len(shown(state)) == 21
+    assert owners_of(state) == owners
+    clock.now += 30
+    assert shown(state) == {}
+    state = restarted(None, base)
+    base = stored(store, "4", state.snapshot(4, base=True))
+    state = restarted(50.0, base)
+    assert len(shown(state)) == 21
