@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kazoo.exceptions import NodeExistsError, NoNodeError
+from kazoo.exceptions import NodeExistsError, NoNodeError, NotEmptyError
 from tests.support.devcluster import ROOT, DevCluster, wait_for
 
 from squall_common.cluster import blob_codec, codec, paths
@@ -68,7 +68,16 @@ class Attacker:
             self.client.set(path, value)
 
     def delete(self, path: str) -> None:
-        self.client.delete(path, recursive=True)
+        """Also what workers make below it meanwhile."""
+
+        def gone() -> bool:
+            try:
+                self.client.delete(path, recursive=True)
+            except NotEmptyError:
+                return False
+            return True
+
+        wait_for(f"{path} to be gone", gone)
 
 
 @pytest.fixture
