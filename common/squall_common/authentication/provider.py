@@ -2,11 +2,12 @@
 
     storm.oidc.issuer ──▶ /.well-known/openid-configuration ──▶ jwks_uri ──▶ keys, by their ids
 
-Keys are kept for `_KEPT_SECS`, then read again beside the calls that need them; while the provider
-is away the last ones count for `_STALE_SECS` more. A token with a key that is not known has them
-read at once, but not more often than every `_AGAIN_SECS`, whoever shows it: a stranger can make up
-keys. Reading takes `_READ_SECS` at the most, once at a time; whoever waits for it is refused after
-that.
+Keys count for `_KEPT_SECS`, and are read again beside the calls that need them from `_FRESH_SECS`
+on. After that a call waits until they were read, so that a key which the provider has taken back
+does not count because nobody called meanwhile; while the provider is away the last ones count for
+`_STALE_SECS` more. A token with a key that is not known has them read at once. All that happens not
+more often than every `_AGAIN_SECS`, whoever calls: a stranger can make up keys. Reading takes
+`_READ_SECS` at the most, once at a time, and nobody waits longer.
 
 An answer is believed if it comes by https from where it was asked for: no redirect is followed.
 """
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
+_FRESH_SECS = 300.0
 _KEPT_SECS = 600.0
 _STALE_SECS = 3_600.0
 _AGAIN_SECS = 30.0
@@ -179,11 +181,11 @@ class Provider:
     async def _key(self, kid: str) -> Jwk:
         found = self._known(kid)
         age = self._monotonic() - self._read_at
-        if found is None:
+        if found is None or age >= _KEPT_SECS:
             await self._wait_read()
-            found = self._known(kid)
-        elif age >= _KEPT_SECS:
-            self._begin()  # the last ones count meanwhile
+            found = self._known(kid)  # the last ones, if the provider is away
+        elif age >= _FRESH_SECS:
+            self._begin()
         if found is None:
             raise TokenError(f"token of {self.settings.issuer}: its key {kid!r:.100} is not known")
         return found

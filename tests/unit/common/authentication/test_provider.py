@@ -67,12 +67,22 @@ async def test_keys_are_read_once_and_again_beside_the_calls(site: Site) -> None
     for _ in range(3):
         assert await site.verify() == "alice"
     assert site.reads == 1
-    site.now += module._KEPT_SECS
+    site.now += module._FRESH_SECS
     site.gate = asyncio.Event()
     assert await site.verify() == "alice"  # does not wait for what it has begun
     site.gate.set()
     await site.settle()
     assert site.reads == 2
+    assert await site.verify() == "alice"
+    assert site.reads == 2
+
+
+async def test_a_key_that_was_taken_back_does_not_count_because_nobody_called(site: Site) -> None:
+    assert await site.verify() == "alice"
+    old, site.keys = site.keys, ProviderKeys("-2")
+    site.now += module._KEPT_SECS
+    with pytest.raises(TokenError, match="is not known"):
+        await site.verify(old)
     assert await site.verify() == "alice"
     assert site.reads == 2
 
