@@ -59,6 +59,7 @@ _HEADERS = {
 # A request is handled in one task.
 _CALL: ContextVar[Call] = ContextVar("call")
 _LOOK_SECS = 2.0  # between looks at whether the proofs of requests under way still count
+_FIELD_BYTES_MAX = 17_408  # of a header: a token of 16,384, and what it is
 # Of the connections, the part that one address may have before it has proved who it is.
 _STRANGERS_SHARE = 4
 BODY_SECS = 30.0  # for a request's body
@@ -182,6 +183,8 @@ class WebServer:
         self._runner = web.AppRunner(
             app,
             access_log=None,
+            # aiohttp's own limit is half of a token that may be shown; it logs what is longer.
+            max_field_size=_FIELD_BYTES_MAX,
             # A caller that has hung up needs no answer.
             handler_cancellation=True,
             # Counts from the connection on, and ends one that sends its head too slowly, too.

@@ -145,3 +145,18 @@ async def test_revoking_a_users_tokens_ends_those_of_the_provider(federated: Fed
     assert (await site.ask("/api/v1/topology/summary", token))[0] == 401
     async with federated.client(federated.token("bob")) as bob:  # nobody else's
         assert await bob.call("getTopologySummaries") == []
+
+
+async def test_a_token_with_many_groups_is_taken_at_every_port(federated: Federated) -> None:
+    """Of 15,000 characters: by Nimbus, in a header, at the login and with its session."""
+    site = federated.site
+    token = federated.token("alice", *(f"department-{number:040}" for number in range(190)))
+    assert 13_000 < len(token) < 16_000
+    async with federated.client(token) as alice:
+        assert await alice.call("getTopologySummaries") == []
+    status, _ = await site.ask("/api/v1/topology/summary", token)
+    assert status == 200
+    session = await site.log_in(token)
+    cookie = {"Cookie": f"__Host-squall-ui={session}"}
+    status, _ = await site.ask("/api/v1/topology/summary", headers=cookie)
+    assert status == 200
