@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 
 import aiohttp
 import pytest
+from tests.support.certificates import Certificates as Authority
+from tests.support.identity_provider import AUDIENCE, ProviderKeys, ProviderServer, signed
 from tests.support.secured_nimbus import Certificates, SecuredNimbus, secured_nimbus
 
 from squall_common.config.options.typed import ClientOptions, SupervisorOptions
@@ -32,12 +35,14 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @asynccontextmanager
 async def pages(
-    folder: Path, certificates: Certificates
+    folder: Path, certificates: Certificates, more: dict[str, Any] | None = None
 ) -> AsyncIterator[tuple[SecuredNimbus, dict[str, WebServer]]]:
-    """Nimbus' page and a supervisor's, both on all addresses."""
+    """Nimbus' page and a supervisor's, both on all addresses; `more` is of the configuration of
+    both."""
+    shared = {**READERS, **(more or {})}
     (port,) = free_ports(1)
     async with secured_nimbus(
-        folder / "nimbus", certificates, {"storm.bind.host": "0.0.0.0", **READERS}, port=port
+        folder / "nimbus", certificates, {"storm.bind.host": "0.0.0.0", **shared}, port=port
     ) as nimbus:
         conf: dict[str, Any] = {
             "nimbus.seeds": ["127.0.0.1"],
@@ -47,7 +52,7 @@ async def pages(
             "storm.group.mapping.service": "org.apache.storm.security.auth.FixedGroupsMapping",
             "storm.group.mapping.service.params": {"storm.fixed.group.mapping": {"bob": ["ops"]}},
             "storm.security.revoked": str(certificates.authority.revoked),
-            **READERS,
+            **shared,
             **certificates.conf(Role.SUPERVISOR, "node-1"),
         }
         secured = SecuredServer(
@@ -114,6 +119,32 @@ async def test_only_administrators_and_listed_users_read_the_pages(
             assert not any("squall_" in text for _, text in refused), name
             status, text = await read(server, nobody, tokens["prometheus"])
             assert (status, "squall_build" in text) == (200, True), name
+
+
+async def test_users_and_groups_of_an_identity_provider_read_them(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    (tmp_path / "authority").mkdir()
+    authority, now = Authority.make(tmp_path / "authority"), int(time.time())
+    nobody = certificates.by_token("none").context
+    async with ProviderServer(authority.for_server(), ProviderKeys()) as provider:
+        conf = {
+            "storm.oidc.issuer": provider.url,
+            "storm.oidc.audience": AUDIENCE,
+            "storm.oidc.claim.groups": "groups",
+            "storm.oidc.ca": str(authority.ca),
+        }
+        async with pages(tmp_path, certificates, conf) as (_, servers):
+            for user, groups, expected in (
+                ("prometheus", [], 200), ("dave", ["ops"], 200), ("dave", [], 403)
+            ):  # fmt: skip
+                claims = {
+                    "iss": provider.url, "aud": AUDIENCE, "sub": user, "groups": groups,
+                    "iat": now, "exp": now + 3_600,
+                }  # fmt: skip
+                token = signed(claims, provider.keys)
+                for name, server in servers.items():
+                    assert (await read(server, nobody, token))[0] == expected, (name, user)
 
 
 async def test_the_pages_of_a_secured_cluster_are_not_served_in_the_clear(

@@ -160,3 +160,17 @@ async def test_a_token_with_many_groups_is_taken_at_every_port(federated: Federa
     cookie = {"Cookie": f"__Host-squall-ui={session}"}
     status, _ = await site.ask("/api/v1/topology/summary", headers=cookie)
     assert status == 200
+
+
+async def test_logviewers_go_by_the_user_and_the_groups_of_the_provider(
+    federated: Federated,
+) -> None:
+    topology_id = await federated.site.submit("alice", "count", {"logs.groups": ["auditors"]})
+    path = f"/api/v1/part?file={topology_id}/6700/worker.log"
+    for token, reads in (
+        (federated.token("alice"), True),
+        (federated.token("dave", "auditors"), True),
+        (federated.token("dave", "others"), False),
+    ):
+        status, _ = await federated.site.ask(path, token, logs=True)
+        assert (status == 200) == reads

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from typing import Any
 import aiohttp
 import pytest
 from tests.component.drpc.conftest import until
+from tests.support.certificates import Certificates as Authority
+from tests.support.identity_provider import AUDIENCE, ProviderKeys, ProviderServer, signed
 from tests.support.nimbus_service import package, topology
 from tests.support.secured_nimbus import Certificates, SecuredNimbus, secured_nimbus
 
@@ -155,15 +158,17 @@ async def submit(nimbus: SecuredNimbus, user: str, name: str, *, workers: int = 
         return topology_id
 
 
-@pytest.fixture
-async def site(tmp_path: Path, certificates: Certificates) -> AsyncIterator[Site]:
+@asynccontextmanager
+async def running(
+    tmp_path: Path, certificates: Certificates, more: dict[str, Any] | None = None
+) -> AsyncIterator[Site]:
     [port] = free_ports(1)
     (tmp_path / "lists.yaml").write_text(LISTS)
     async with secured_nimbus(tmp_path / "nimbus", certificates, port=port) as nimbus:
         await nimbus.local.supervisor("node-1", range(6700, 6703), signed=nimbus.signed("node-1"))
         carols = await submit(nimbus, "carol", "shouts", workers=2)
         doras = await submit(nimbus, "dora", "others")
-        conf = conf_of(tmp_path, certificates, nimbus.server.port)
+        conf = {**conf_of(tmp_path, certificates, nimbus.server.port), **(more or {})}
         server = DrpcServer(DrpcOptions.read(conf), ClientOptions.read(conf))
         await server.start()
         try:
@@ -172,6 +177,12 @@ async def site(tmp_path: Path, certificates: Certificates) -> AsyncIterator[Site
             yield site
         finally:
             await server.stop(1)
+
+
+@pytest.fixture
+async def site(tmp_path: Path, certificates: Certificates) -> AsyncIterator[Site]:
+    async with running(tmp_path, certificates) as site:
+        yield site
 
 
 async def fetch(worker: ThriftClient, function: str = "shout", taker: str = "t") -> Any:
@@ -204,6 +215,29 @@ async def test_callers_are_whom_the_function_names(site: Site) -> None:
     assert await answered(site, by_certificate) == (200, "HI")
     async with site.caller(site.user("root")) as root:  # an administrator
         assert await answered(site, loop.create_task(root.execute("shout", "hi"))) == "HI"
+
+
+async def test_users_of_an_identity_provider_call(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    """Whom the function names, over Thrift and over HTTP; and no one else."""
+    (tmp_path / "authority").mkdir()
+    authority, now = Authority.make(tmp_path / "authority"), int(time.time())
+    loop = asyncio.get_running_loop()
+    async with ProviderServer(authority.for_server(), ProviderKeys()) as provider:
+        conf = {
+            "storm.oidc.issuer": provider.url,
+            "storm.oidc.audience": AUDIENCE,
+            "storm.oidc.ca": str(authority.ca),
+        }
+        claims = {"iss": provider.url, "aud": AUDIENCE, "iat": now, "exp": now + 3_600}
+        bobs, eves = (signed({**claims, "sub": name}, provider.keys) for name in ("bob", "eve"))
+        async with running(tmp_path, certificates, conf) as site:
+            async with site.by_token(bobs) as bob:
+                assert await answered(site, loop.create_task(bob.execute("shout", "hi"))) == "HI"
+            posted = loop.create_task(site.post("shout", "hi", token=bobs))
+            assert await answered(site, posted) == (200, "HI")
+            assert (await site.post("shout", "hi", token=eves))[0] == 403
 
 
 async def test_a_header_makes_no_one_else_of_a_caller(site: Site) -> None:
