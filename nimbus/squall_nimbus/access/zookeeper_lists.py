@@ -78,6 +78,7 @@ class ZooKeeperLists:
         self._known: set[str] = set()  # topologies of which the next two are known
         self._opened: set[str] = set()
         self._records: dict[str, str] = {}  # path -> topology
+        self._unlearned = False  # whether the code of a topology is still on its way here
         self._walk_at = 0.0
         self._throttle = Throttle()
         self._lists.opened, self._lists.records = self._opened, self._records
@@ -102,19 +103,19 @@ class ZooKeeperLists:
             self._term, self._walk_at = term, 0.0
         supervisors = await self._state.supervisors()
         closing = not self._store.makes_lists
-        if closing and (missing := awaited(supervisors)):
+        if closing and (missing := await self._awaited(supervisors)):
             if (left_out := self._throttle.left_out("open")) is not None:
                 log.warning(
                     "zookeeper_is_open",
                     supervisors=",".join(missing),
-                    what_now="give storm.zookeeper.auth.payload.file to them, too",
+                    what_now="give storm.zookeeper.auth.payload.file to them, too, and start them",
                     left_out=left_out,
                 )
             return
-        busy = set(self._submitting)
+        held = {*self._known, *self._opened, *self._records.values()} - set(self._submitting)
         live = set(await self._state.topology_ids())
-        await self._learn(live, everything_open=closing)
-        await self._forget(self._known - live - busy)
+        await self._learn(live, closing=closing)
+        await self._forget(held - live)
         await self._close_topologies(supervisors)
         now = self._clock.monotonic()
         if closing:
@@ -129,17 +130,40 @@ class ZooKeeperLists:
             if closing:
                 log.info("zookeeper_closed", open_topologies=",".join(sorted(self._opened)))
 
-    async def _learn(self, live: Collection[str], *, everything_open: bool) -> None:
+    async def _awaited(self, supervisors: Mapping[str, SupervisorInfo]) -> list[str]:
+        """The supervisors before which an open cluster is not closed: those that show no digest,
+        and those that are away, such as all of them after ZooKeeper was, while workers are placed
+        there."""
+        places: set[str] = set()
+        for topology_id in await self._state.assignments():
+            places |= await self._nodes_of(topology_id)
+        return sorted({*awaited(supervisors), *(places - supervisors.keys())})
+
+    async def _nodes_of(self, topology_id: str) -> set[str]:
+        """Where its workers are placed."""
+        found = await self._state.assignment(topology_id)
+        return set() if found is None else {slot.node for slot in found[0].executor_slot.values()}
+
+    async def _learn(self, live: Collection[str], *, closing: bool) -> None:
+        """Find out of each topology whether it is open, and which record it has. All are open
+        that were there before the cluster is closed, also those whose code is not here yet."""
+        unlearned = False
         for topology_id in sorted(set(live) - self._known):
+            if closing or await self._is_open(topology_id):
+                self._opened.add(topology_id)
             try:
                 path = record_path(topology_id, self._conf_of(topology_id))
             except (BlobNotFoundError, SquallError):
-                continue  # its code is still on its way: in another round
+                unlearned = True  # its code is still on its way: in another round
+                continue
             if path is not None:
                 self._records[path] = topology_id
-            if everything_open or await self._is_open(topology_id):
-                self._opened.add(topology_id)
+                if not closing:
+                    await self._hand_over(path)
             self._known.add(topology_id)
+        if self._unlearned and not unlearned:
+            self._walk_at = 0.0  # the records that no one had
+        self._unlearned = unlearned
 
     async def _is_open(self, topology_id: str) -> bool:
         try:
@@ -148,7 +172,10 @@ class ZooKeeperLists:
             return False
 
     async def _forget(self, gone: Collection[str]) -> None:
-        """Take the records from topologies that ended; the records themselves stay."""
+        """Take the records from topologies that ended, or were never created; the records
+        themselves stay."""
+        if not self._opened.isdisjoint(gone):
+            self._walk_at = 0.0  # the parent of records was open for them, too
         self._known -= set(gone)
         self._opened -= set(gone)
         for path, topology_id in list(self._records.items()):
@@ -158,9 +185,7 @@ class ZooKeeperLists:
 
     async def _close_topologies(self, supervisors: Mapping[str, SupervisorInfo]) -> None:
         for topology_id in sorted(self._opened & self._known):
-            found = await self._state.assignment(topology_id)
-            slots = () if found is None else found[0].executor_slot.values()
-            if not may_close(topology_id, {slot.node for slot in slots}, supervisors):
+            if not may_close(topology_id, await self._nodes_of(topology_id), supervisors):
                 if (left_out := self._throttle.left_out(topology_id)) is not None:
                     log.warning(
                         "topology_is_open_in_zookeeper",
@@ -222,6 +247,8 @@ class ZooKeeperLists:
             log.info("access_lists_set", nodes=changed)
 
     async def _put_right(self, path: str) -> tuple[bool, list[str]]:
+        if self._unlearned and path not in self._records and paths.below(paths.CHECKPOINTS, path):
+            return False, []  # perhaps of a topology that runs
         wanted = self._lists.of(path)
         wrong = await self._store.access_list(path) != wanted
         if wrong:

@@ -35,7 +35,7 @@ class Nimbus:
 
     def __init__(self, ensemble: MemoryEnsemble, digests: Digests) -> None:
         access = digests.for_daemon()
-        self.digests = digests
+        self.digests, self.store_lists = digests, access.lists
         self.clock = ManualClock()
         self.store = MemoryStore(ensemble, access=access)
         self.state = ClusterState(self.store)
@@ -130,6 +130,86 @@ async def test_an_open_cluster_is_closed_when_every_supervisor_shows_a_digest(
     await assert_closed(nimbus)
     with pytest.raises(AccessDeniedError):
         await stranger.storm_base(A)
+
+
+async def test_an_open_cluster_waits_for_supervisors_that_are_away(
+    ensemble: MemoryEnsemble, stranger: ClusterState
+) -> None:
+    await create(stranger, A, "one")
+    nimbus = await begin(ensemble)
+    nimbus.confs[A] = {}
+    await nimbus.settle()  # as after an outage of ZooKeeper, which ended all sessions
+    await supervisor(stranger, "one", None)
+    await nimbus.settle()
+    assert await stranger.storm_base(A) is not None
+    await supervisor(stranger, "one", [])
+    await nimbus.settle()
+    await assert_closed(nimbus)
+
+
+async def test_old_workers_are_not_locked_out_while_their_code_is_not_here(
+    ensemble: MemoryEnsemble, stranger: ClusterState
+) -> None:
+    await create(stranger, A, "one")
+    await stranger.store.create(RECORD, b"record")
+    await supervisor(stranger, "one", [A])
+    nimbus = await begin(ensemble)
+    for _ in range(2):
+        await nimbus.settle()
+        assert await stranger.storm_base(A) is not None
+        assert (await stranger.store.get(RECORD))[0] == b"record"
+    nimbus.confs[A] = CHECKPOINTS
+    nimbus.clock.advance(AGAIN_SECS)
+    await nimbus.settle()
+    assert await stranger.storm_base(A) is not None
+    await supervisor(nimbus.state, "one", [])
+    await nimbus.settle()
+    await assert_closed(nimbus)
+
+
+async def test_a_record_stays_with_its_topology_while_its_code_is_not_here(
+    ensemble: MemoryEnsemble,
+) -> None:
+    digests = Digests((new_payload(),))
+    first = await begin(ensemble, digests)
+    await supervisor(first.state, "one", [])
+    await first.submit(A, CHECKPOINTS, "one")
+    second = await begin(ensemble, digests)
+    for _ in range(3):
+        await second.settle()
+        assert await second.store.access_list(RECORD) == second.wanted(RECORD)
+        second.clock.advance(AGAIN_SECS)
+    second.confs[A] = CHECKPOINTS
+    await second.settle()
+    await assert_closed(second)
+
+
+async def test_a_record_that_nobody_made_is_made_when_the_code_comes_late(
+    ensemble: MemoryEnsemble,
+) -> None:
+    nimbus = await begin(ensemble)
+    await supervisor(nimbus.state, "one", [])
+    await create(nimbus.state, A, "one")  # as by a Nimbus that showed no digest yet
+    for _ in range(3):
+        await nimbus.settle()
+        nimbus.clock.advance(AGAIN_SECS)
+    nimbus.confs[A] = CHECKPOINTS
+    await nimbus.settle()
+    assert (await nimbus.store.get(RECORD))[0] == paths.NO_RECORD
+    await assert_closed(nimbus)
+
+
+async def test_a_submission_that_failed_leaves_nothing_open(ensemble: MemoryEnsemble) -> None:
+    nimbus = await begin(ensemble)
+    await supervisor(nimbus.state, "old", None)
+    nimbus.submitting.add(A)
+    await nimbus.lists.prepare(A, CHECKPOINTS)
+    await nimbus.settle()
+    assert nimbus.store_lists.of(paths.CHECKPOINTS) == OPEN  # it is not over yet
+    nimbus.submitting.discard(A)
+    await nimbus.settle()
+    await assert_closed(nimbus)
+    assert nimbus.store_lists.of(RECORD) == nimbus.store_lists.of(paths.CHECKPOINTS) != OPEN
 
 
 async def test_a_topology_with_old_workers_stays_open_until_they_are_gone(
