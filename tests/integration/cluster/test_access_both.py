@@ -91,7 +91,6 @@ async def test_a_right_is_asked_for_before_a_version_and_a_transaction_is_undone
 async def test_a_worker_reads_and_writes_its_own_topology_alone(servers: Ensemble) -> None:
     daemon = await closed(servers)
     worker = await servers.open(access=of_worker(A), is_worker=True)
-    await eventually(lambda: worker.makes_lists or _touch(worker))
     assert (await worker.get(paths.storm(A)))[0] == b"1"
     state = ClusterState(worker)
     assert await state.report_error(A, "bolt", ErrorInfo("boom", 1))
@@ -118,13 +117,15 @@ async def test_a_worker_reads_and_writes_its_own_topology_alone(servers: Ensembl
             await attempt
 
 
-async def _touch(worker: Store) -> bool:
-    """The memory store looks at its marker when it makes a node."""
-    try:
-        await worker.create(f"{paths.workerbeats(A)}/touched")
-    except NodeExistsError:
-        pass
-    return worker.makes_lists
+async def test_what_a_worker_makes_first_is_closed(servers: Ensemble) -> None:
+    daemon = await closed(servers)
+    path = f"{paths.errors(A)}/bolt"
+    for _ in range(5):  # a session of its own reports an error of a hung worker, and ends
+        worker = await servers.open(access=of_worker(A), is_worker=True)
+        await worker.create(path)
+        assert await daemon.access_list(path) == DIGESTS.for_daemon().lists.of(path)
+        await daemon.delete(path)
+        await worker.close()
 
 
 async def test_a_new_session_proves_who_it_is_again(servers: Ensemble) -> None:

@@ -24,6 +24,7 @@ announces a change of a list.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections import deque
@@ -382,6 +383,10 @@ class ZooKeeperStore:
     async def _begin_access(self) -> None:
         """Find out whether this session gets in, and whether nodes have lists."""
         if self._is_worker:
+            if self._access is not None:
+                # Now, or what it makes first would be open, and nobody would close it.
+                with contextlib.suppress(AccessDeniedError, NoNodeError):
+                    await self._look_at_marker()
             self._look_at_marker_later()
             return
         try:
