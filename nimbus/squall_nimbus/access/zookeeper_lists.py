@@ -78,6 +78,7 @@ class ZooKeeperLists:
         self._known: set[str] = set()  # topologies of which the next two are known
         self._opened: set[str] = set()
         self._records: dict[str, str] = {}  # path -> topology
+        self._confs: dict[str, Mapping[str, Any]] = {}  # of the known ones; a rebalance replaces it
         self._unlearned = False  # whether the code of a topology is still on its way here
         self._walk_at = 0.0
         self._throttle = Throttle()
@@ -148,19 +149,24 @@ class ZooKeeperLists:
         """Find out of each topology whether it is open, and which record it has. All are open
         that were there before the cluster is closed, also those whose code is not here yet."""
         unlearned = False
-        for topology_id in sorted(set(live) - self._known):
-            if closing or await self._is_open(topology_id):
+        for topology_id in sorted(live):
+            new = topology_id not in self._known
+            if new and (closing or await self._is_open(topology_id)):
                 self._opened.add(topology_id)
             try:
-                path = record_path(topology_id, self._conf_of(topology_id))
+                conf = self._conf_of(topology_id)
+                if not new and conf is self._confs.get(topology_id):
+                    continue
+                path = record_path(topology_id, conf)
             except (BlobNotFoundError, SquallError):
-                unlearned = True  # its code is still on its way: in another round
+                unlearned |= new  # its code is still on its way: in another round
                 continue
             if path is not None:
                 self._records[path] = topology_id
                 if not closing:
                     await self._hand_over(path)
             self._known.add(topology_id)
+            self._confs[topology_id] = conf
         if self._unlearned and not unlearned:
             self._walk_at = 0.0  # the records that no one had
         self._unlearned = unlearned
@@ -177,6 +183,7 @@ class ZooKeeperLists:
         if not self._opened.isdisjoint(gone):
             self._walk_at = 0.0  # the parent of records was open for them, too
         self._known -= set(gone)
+        self._confs = {i: conf for i, conf in self._confs.items() if i in self._known}
         self._opened -= set(gone)
         for path, topology_id in list(self._records.items()):
             if topology_id in gone:

@@ -184,6 +184,17 @@ async def test_a_record_stays_with_its_topology_while_its_code_is_not_here(
     await assert_closed(second)
 
 
+async def test_a_rebalance_may_put_state_elsewhere(ensemble: MemoryEnsemble) -> None:
+    nimbus = await begin(ensemble)
+    await supervisor(nimbus.state, "one", [])
+    await nimbus.submit(A, {}, "one")
+    await nimbus.settle()
+    nimbus.confs[A] = CHECKPOINTS
+    await nimbus.settle()
+    assert (await nimbus.store.get(RECORD))[0] == paths.NO_RECORD
+    await assert_closed(nimbus)
+
+
 async def test_a_record_that_nobody_made_is_made_when_the_code_comes_late(
     ensemble: MemoryEnsemble,
 ) -> None:
