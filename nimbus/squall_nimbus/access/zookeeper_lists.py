@@ -1,9 +1,10 @@
 """Sees to it that every node of ZooKeeper has its access list (decision 0130).
 
 The leading Nimbus closes an open cluster once all supervisors show a digest, and the nodes of a
-topology once all its workers do; it goes through all nodes when its term begins, and again after a
-while, since others may have made nodes before they saw that the cluster is closed. A walk that is
-cut short is done again by the next leader: the list of a node depends on its path alone.
+topology once all its workers do; it goes through all nodes when its term begins, soon after, and
+every ten minutes, since others may have made nodes before they saw that the cluster is closed. A
+walk that is cut short is done again by the next leader: the list of a node depends on its path
+alone.
 
 The record of a topology's checkpoints has the topology's name, and outlives it. Workers may not
 make it: it is made here, without content, for the topology of that name that lives now.
@@ -40,6 +41,8 @@ log = get_logger(__name__)
 
 # Others look for the marker every few seconds (`stores.zookeeper`).
 AGAIN_SECS = 30.0
+# What a session with an old digest makes, or one that has not seen the marker, is closed by then.
+WALK_SECS = 600.0
 
 
 def record_path(topology_id: str, conf: Mapping[str, Any]) -> str | None:
@@ -123,11 +126,10 @@ class ZooKeeperLists:
             self._store.begin_lists()
             self._walk_at = 0.0
         if now >= self._walk_at:
-            again = self._walk_at == 0.0  # else this was the second time
+            is_first = self._walk_at == 0.0
             self._walk_at = float("inf")
             await self._walk_or_again()
-            if again:
-                self._walk_at = now + AGAIN_SECS
+            self._walk_at = now + (AGAIN_SECS if is_first else WALK_SECS)
             if closing:
                 log.info("zookeeper_closed", open_topologies=",".join(sorted(self._opened)))
 

@@ -18,7 +18,7 @@ from squall_common.cluster.stores.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.values import Assignment, StormBase, SupervisorInfo, TopologyStatus
 from squall_common.daemon.clock import ManualClock
 from squall_common.topology.model import Executor, WorkerSlot
-from squall_nimbus.access.zookeeper_lists import AGAIN_SECS, ZooKeeperLists
+from squall_nimbus.access.zookeeper_lists import AGAIN_SECS, WALK_SECS, ZooKeeperLists
 from squall_nimbus.blobs.store import BlobNotFoundError
 
 A = "words-1-17"
@@ -163,6 +163,20 @@ async def test_old_workers_are_not_locked_out_while_their_code_is_not_here(
     await nimbus.settle()
     assert await stranger.storm_base(A) is not None
     await supervisor(nimbus.state, "one", [])
+    await nimbus.settle()
+    await assert_closed(nimbus)
+
+
+async def test_a_node_that_is_left_open_later_is_closed_within_ten_minutes(
+    ensemble: MemoryEnsemble,
+) -> None:
+    nimbus = await begin(ensemble)
+    await create(nimbus.state, A, "one")
+    for _ in range(2):
+        await nimbus.settle()
+        nimbus.clock.advance(AGAIN_SECS)
+    await nimbus.state.store.set_access_list(paths.storm(A), OPEN)
+    nimbus.clock.advance(WALK_SECS)
     await nimbus.settle()
     await assert_closed(nimbus)
 
