@@ -1,5 +1,6 @@
-"""Savepoints on a real cluster: a topology is stopped with one and goes on from it with other
-components and another number of tasks; an external ledger has each message once."""
+"""Savepoints on a real, secured cluster, whose ZooKeeper is closed: a topology is stopped with one
+and goes on from it with other components and another number of tasks; an external ledger has each
+message once."""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ def test_a_changed_topology_goes_on_from_a_savepoint(tmp_path: Path) -> None:
     folder = f"{tmp_path}/checkpoints/ledger/savepoints"
     options = ["supervisor.worker.min.uptime.secs=0"]
     with DevCluster.start(
-        tmp_path / "cluster", supervisors=2, slots=2, overrides=options
+        tmp_path / "cluster", supervisors=2, slots=2, overrides=options, secure=True
     ) as cluster:
         cluster.storm("jar", package, "ledger.py", tmp_path, "count", "2")
         wait_for("rows", lambda: len(rows(ledger)) >= MESSAGES // 5, LIMIT_SECS, 0.1)
