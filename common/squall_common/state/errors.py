@@ -13,6 +13,19 @@ class StateDamagedError(StateError):
     """A stored file is missing or damaged; the message names it."""
 
 
+class StateVersionError(StateDamagedError):
+    """A stored file has a format that is newer than this version of Squall; the message names
+    it."""
+
+    def __init__(self, name: str, version: int, known: int) -> None:
+        """`known`: the newest version of its format that can be read."""
+        super().__init__(
+            f"{name} was written by a newer version of Squall: its format has version {version}, "
+            f"and this one reads up to {known}",
+            hint="run the version that has written it, or start from an older epoch or savepoint",
+        )
+
+
 class StateValueError(StateError, ValueError):
     """A value or a key of a type that cannot be stored."""
 

@@ -12,7 +12,7 @@ import zlib
 
 import msgspec
 
-from squall_common.state.errors import StateDamagedError
+from squall_common.state.errors import StateDamagedError, StateVersionError
 from squall_common.state.segment import SegmentRef
 
 # 2: there is `progress`, without which a reader of version 1 would begin with no windows.
@@ -85,10 +85,10 @@ def decode_manifest(data: bytes, name: str) -> Manifest:
     if len(data) < _HEAD.size:
         raise _damaged(name, "it is too short")
     magic, checksum = _HEAD.unpack(data[: _HEAD.size])
-    if magic[:-1] != MAGIC:
+    if magic[:-1] != MAGIC or not magic[-1]:
         raise _damaged(name, "it is not a manifest")
-    if not 1 <= magic[-1] <= VERSION:
-        raise _damaged(name, f"its format has version {magic[-1]}, and this is {VERSION}")
+    if magic[-1] > VERSION:
+        raise StateVersionError(f"the manifest {name}", magic[-1], VERSION)
     body = data[_HEAD.size :]
     if zlib.crc32(body) != checksum:
         raise _damaged(name, "its checksum differs")

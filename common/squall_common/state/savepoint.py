@@ -23,7 +23,7 @@ import msgspec
 
 from squall_common.names import character_error
 from squall_common.state.checkpoint_store import CheckpointStore
-from squall_common.state.errors import StateDamagedError, StateError
+from squall_common.state.errors import StateDamagedError, StateError, StateVersionError
 from squall_common.state.manifest import VERSION, ComponentPart, Manifest
 from squall_common.state.segment import Segment, SegmentRef, damaged
 
@@ -155,10 +155,10 @@ def decode_savepoint(data: bytes, where: str) -> Savepoint:
     """The inverse; `where` is for the error. Raises StateDamagedError."""
     magic, checksum = _HEAD.unpack(data[: _HEAD.size].ljust(_HEAD.size, b"\0"))
     body = data[_HEAD.size :]
-    if magic[:-1] != MAGIC:
+    if magic[:-1] != MAGIC or not magic[-1]:
         raise _damaged(where, "it is not the head of a savepoint")
-    if not 1 <= magic[-1] <= VERSION:
-        raise _damaged(where, f"its format has version {magic[-1]}, and this is {VERSION}")
+    if magic[-1] > VERSION:
+        raise StateVersionError(where, magic[-1], VERSION)
     if zlib.crc32(body) != checksum:
         raise _damaged(where, "its checksum differs")
     try:

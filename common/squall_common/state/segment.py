@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
-from squall_common.state.errors import StateDamagedError
+from squall_common.state.errors import StateDamagedError, StateVersionError
 
 VERSION = 1
 MAGIC = b"SQSTSEG" + bytes([VERSION])
@@ -156,10 +156,10 @@ class Segment:
         if len(tail) < _TRAILER.size:
             raise damaged(name, "it is too short")
         checksum, length, magic = _TRAILER.unpack(tail[-_TRAILER.size :])
-        if magic[:-1] != MAGIC[:-1]:
+        if magic[:-1] != MAGIC[:-1] or not magic[-1]:
             raise damaged(name, "it is not a segment, or its end is missing")
         if magic != MAGIC:
-            raise damaged(name, f"its format has version {magic[-1]}, and this is {VERSION}")
+            raise StateVersionError(f"the segment {name}", magic[-1], VERSION)
         whole = length + _TRAILER.size
         if whole > len(tail):
             tail = read_part(-whole, whole)

@@ -75,7 +75,7 @@ def test_every_truncation_is_noticed() -> None:
 
 def test_another_version_of_the_format_is_named() -> None:
     data, _ = written({})
-    with pytest.raises(StateDamagedError, match="version 9, and this is 1"):
+    with pytest.raises(StateDamagedError, match="version 9, and this one reads up to 1"):
         Segment.open(NAME, read_from(data[:-1] + b"\x09"))
 
 
