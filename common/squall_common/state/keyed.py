@@ -82,10 +82,16 @@ class Log(Protocol):
         ...
 
     def pack(
-        self, packer: Any, start: int, count: int, others: dict[Any, Any] | None
-    ) -> list[tuple[Any, Any]]:
-        """Give so many rows to a `RowPacker`, without those of keys that are in `others`. Returns
-        what it does not take. A key may come several times: the last one counts."""
+        self,
+        packer: Any,
+        start: int,
+        count: int,
+        others: dict[Any, Any] | None,
+        rest: dict[Any, Any],
+    ) -> None:
+        """Give so many rows to a `RowPacker`, without those of keys that are in `others`. A key may
+        come several times: the last one counts. What the packer does not take is put into `rest`,
+        where there is nothing of a key whose last row it has taken."""
         ...
 
 
@@ -574,10 +580,11 @@ class _Snapshot:
         packer = codec.group_packer(self._max_parallelism)
         # So many at a time, as the interpreter waits for the packer: other threads have their turn.
         if self._log:
-            others = self._values or None
+            others, rest = self._values or None, {}
             for start in range(0, len(self._log), _PACKED_AT_ONCE):
-                for row in self._log.pack(packer, start, _PACKED_AT_ONCE, others):
-                    live.setdefault(self._group(row[0]), []).append(row)
+                self._log.pack(packer, start, _PACKED_AT_ONCE, others, rest)
+            for row in rest.items():
+                live.setdefault(self._group(row[0]), []).append(row)
         chunks: Iterable[Iterable[tuple[Any, Any]]]
         if plain:
             chunks = packer.add_dict(self._values, _PACKED_AT_ONCE)

@@ -433,9 +433,15 @@ class GroupPacker:
 class ChangeLog:
     def __len__(self) -> int: ...
     def as_dict(self) -> dict[Any, Any]: ...
+    def keys_so_far(self) -> tuple[list[Any], int]: ...
     def pack(
-        self, packer: GroupPacker, start: int, count: int, others: dict[Any, Any] | None
-    ) -> list[tuple[Any, Any]]: ...
+        self,
+        packer: GroupPacker,
+        start: int,
+        count: int,
+        others: dict[Any, Any] | None,
+        rest: dict[Any, Any],
+    ) -> None: ...
 
 @final
 class HotState:

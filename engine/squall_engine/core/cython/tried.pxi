@@ -120,10 +120,20 @@ cdef class ChangeLog:
     def as_dict(self):
         return dict(zip(self.keys, self.values))
 
-    def pack(self, GroupPacker packer not None, Py_ssize_t start, Py_ssize_t count, dict others):
+    def keys_so_far(self):
+        # Its first rows keep their keys: a log that leaves out rows begins a new list.
+        return self.keys, PyList_GET_SIZE(self.keys)
+
+    def pack(
+        self,
+        GroupPacker packer not None,
+        Py_ssize_t start,
+        Py_ssize_t count,
+        dict others,
+        dict rest not None,
+    ):
         cdef Py_ssize_t i, stop = min(start + count, PyList_GET_SIZE(self.keys))
         cdef Py_ssize_t last = PyList_GET_SIZE(self.keys) - 1
-        cdef list rest = []
         cdef object key, value
         for i in range(start, stop):
             # They lie anywhere in memory: the processor fetches some at once.
@@ -134,8 +144,9 @@ cdef class ChangeLog:
                 continue
             value = <object>PyList_GET_ITEM(self.values, i)
             if not packer.add_row(key, value):
-                rest.append((key, value))
-        return rest
+                rest[key] = value
+            elif PyDict_Size(rest):
+                rest.pop(key, None)  # or the older value would come after this one
 
 
 @cython.final
@@ -422,6 +433,10 @@ cdef class Trial:
             only = <HotState>self.parts[0]
         self.under_way = True
         self.failed = None
+        if PyList_GET_SIZE(self.values) or self.calls is not None:
+            # Of a call that was broken off, as by `CancelledError`.
+            self.values.clear()
+            self.calls = None
         if only is not None:
             only.start(key)
         else:

@@ -47,13 +47,24 @@ class ChangeLog:
         """The last value of each key."""
         return dict(self._values)
 
+    def keys_so_far(self) -> tuple[list[Any], int]:
+        """The keys of the rows, and how many there are: what follows in the list came later. The
+        list may be looked through on another thread."""
+        keys = list(self._values)
+        return keys, len(keys)
+
     def pack(
-        self, packer: GroupPacker, start: int, count: int, others: dict[Any, Any] | None
-    ) -> list[tuple[Any, Any]]:
-        """Give so many rows to the packer, without those of keys that are in `others`. Returns what
-        it does not take."""
+        self,
+        packer: GroupPacker,
+        start: int,
+        count: int,
+        others: dict[Any, Any] | None,
+        rest: dict[Any, Any],
+    ) -> None:
+        """Give so many rows to the packer, without those of keys that are in `others`. What it does
+        not take is put into `rest`, where there is nothing of a key whose last row it has taken."""
         rows = list(self._values.items())[start : start + count]
-        return packer.add([row for row in rows if others is None or row[0] not in others])
+        rest.update(packer.add([row for row in rows if others is None or row[0] not in others]))
 
 
 class KeyFinder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import random
 from types import ModuleType
@@ -177,6 +178,30 @@ def test_a_log_is_bounded_by_its_keys(core: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("core", cores)
+@pytest.mark.parametrize(("older", "newer"), [(2**70, 5), (5, 2**70), (2**70, 2**71)])
+def test_the_last_value_of_a_key_counts_whatever_encodes_it(
+    core: ModuleType, older: int, newer: int
+) -> None:
+    """Among more keys than the log finds again, so that many are in it twice."""
+    state = Task(core, batches=False)
+
+    def put(keys: list[str], value: int) -> None:
+        for key in keys:
+            state.hot.begin(key)
+            state.hot.put(key, value)
+            state.hot.end()
+
+    some, others = [f"key {n}" for n in range(200)], [f"other {n}" for n in range(3_000)]
+    put(some, older)
+    put(others, 1)
+    put(some, newer)
+    blocks = state.inner.snapshot(1).encode(ValueCodec())
+    restored = KeyedState(GROUPS, CODEC)
+    restored.restore([[Stored(blocks)]], range(GROUPS), bound=True)
+    assert dict(restored.items()) == {**dict.fromkeys(others, 1), **dict.fromkeys(some, newer)}
+
+
+@pytest.mark.parametrize("core", cores)
 def test_keys_of_users_keep_their_own_equality(core: ModuleType) -> None:
     """A key that changes the state while it is compared."""
 
@@ -258,6 +283,24 @@ def test_what_is_emitted_leaves_in_its_order_once_the_call_has_returned(core: Mo
     emit(["outside"])
     assert made == [("at once", ["outside"])]
     assert trial.held is None
+
+
+@pytest.mark.parametrize("core", cores)
+def test_what_a_call_has_emitted_that_was_broken_off_does_not_leave(core: ModuleType) -> None:
+    left: list[Any] = []
+    trial = core.Trial([], failure=ValueError, on_fault=left.append)
+    emit = trial.holding(left.append, "default", 1, lambda *given: ())
+
+    def execute(what: str) -> None:
+        emit([what])
+        if what == "broken off":
+            raise asyncio.CancelledError
+
+    call = trial.around(execute, lambda *given: None)
+    with pytest.raises(asyncio.CancelledError):
+        call("broken off")
+    call("next")
+    assert left == [["next"]]
 
 
 @pytest.mark.parametrize("core", cores)
