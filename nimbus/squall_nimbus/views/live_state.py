@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -62,7 +63,9 @@ class StateQuestions:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._numbers = itertools.count(1)
+        # Not from 1: workers know the numbers that a leader before this one gave, and do not answer
+        # twice; and what they answered too late still lies in their folders.
+        self._numbers = itertools.count(secrets.randbelow(1 << 62))
         self._open: dict[int, _Open] = {}
 
     async def ask(

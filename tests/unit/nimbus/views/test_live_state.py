@@ -52,6 +52,19 @@ async def test_answers_come_from_those_who_were_asked() -> None:
     assert not questions.answer("b", second.number, 1, b"late")
 
 
+async def test_another_leader_gives_other_numbers() -> None:
+    """A worker answers each number once."""
+    taken = []
+    for _ in range(2):
+        questions = StateQuestions(lambda: 10.0)
+        asking = asyncio.create_task(questions.ask("t-1-1", SLOTS, "{}", 0.05))
+        await asyncio.sleep(0)
+        taken += [one.number for node in ("a", "b") for one in questions.take(node)]
+        await asking
+    assert len(set(taken)) == 4
+    assert max(taken) < 2**63, "it travels as 64 bits"
+
+
 async def test_who_does_not_answer_is_said_to_with_the_reason() -> None:
     questions = StateQuestions(lambda: 10.0)
     asking = asyncio.create_task(questions.ask("t-1-1", SLOTS, "{}", 0.05))
