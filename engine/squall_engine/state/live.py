@@ -69,6 +69,7 @@ _HELD_SECS = 4.0  # a run loop that does not answer for longer is stuck in a cal
 _SETTLED_SECS = 2.0  # how long a moment without coroutines under way is waited for
 _AGAIN_SECS = 0.01
 _ANSWER_BYTES = ANSWER_BYTES_MAX * 3 // 4  # of entries; the rest is for what is around them
+_NOT_SHOWN = "..."
 
 
 class _UnderWayError(Exception):
@@ -109,6 +110,7 @@ def answer(
     thread of the caller's."""
     reading = _Reading(host, question, index_of, make_codec, time.monotonic() + secs)
     asked = [one for one in built if reading.is_asked(one)]
+    reading.share_room(len(asked))
     # All at once: where the run loop is stuck, the time is over once.
     started = [(one, reading.start(one)) for one in asked]
     return Answer(tuple(reading.finish(one, taking) for one, taking in started))
@@ -128,8 +130,13 @@ class _Reading:
         self._index_of = index_of
         self._make_codec = make_codec
         self._until = until
-        self._bytes = 0
+        self._room = _ANSWER_BYTES  # of the entries of one task
         self._asked_at = 0.0  # when a call was begun last
+
+    def share_room(self, tasks: int) -> None:
+        """So many tasks answer, each with its part of the bytes: one that had no room for any entry
+        could not say where it ends, and the page of the others would leave out its keys."""
+        self._room = _ANSWER_BYTES // max(1, tasks)
 
     def is_asked(self, one: Built) -> bool:
         component = self._question.component
@@ -223,8 +230,8 @@ class _Reading:
                 "epoch": state.completed_epoch,
             }
         if question.key is not None:
-            entries, _ = self._shown(state, forms_of(question.key))
-            return _Taken(self._answer(one, **sizes, entries=entries))
+            entries, _, _ = _shown_entries(state, forms_of(question.key), _ANSWER_BYTES)
+            return _Taken(self._answer(one, **sizes, entries=tuple(entries)))
         if question.lists:
             keys = state.newer_keys() if isinstance(state, DiskState) else state.keys()
             return _Taken(self._answer(one, **sizes), keys)
@@ -244,43 +251,32 @@ class _Reading:
             sizes += map(len, rows)
         return count * sum(sizes) // len(sizes) if sizes else 0 if not count else None
 
-    def _shown(
-        self, state: KeyedState | MemoryState, keys: Iterable[Any]
-    ) -> tuple[tuple[Entry, ...], bool]:
-        """The entries of keys, and whether that are all of them that are there."""
-        found: dict[str, Entry] = {}
-        for key in keys:
-            value = state.glance(key, _ABSENT)
-            if value is _ABSENT:
-                continue
-            name, name_cut = shown(key)
-            text, value_cut = shown(value)
-            stored = state.is_stored(key) if isinstance(state, KeyedState) else None
-            entry = Entry(name, text, order_of(key), stored, name_cut or value_cut)
-            size = len(json.dumps(msgspec.to_builtins(entry)))
-            if self._bytes + size > _ANSWER_BYTES and self._bytes:
-                return tuple(found.values()), False
-            self._bytes += size
-            found[entry.order] = entry
-        return tuple(found.values()), True
-
     # ---- listing ----
 
     def _listed(self, one: Built, sizes: TaskAnswer, keys: list[Any]) -> TaskAnswer:
-        page, more = self._page(self._all_keys(one, keys))
+        after, more = self._question.after or "", True
         entries: list[Entry] = []
-        for start in range(0, len(page), _ENTRIES_AT_ONCE):
-            some = page[start : start + _ENTRIES_AT_ONCE]
-            got, whole = self._again(one, partial(self._show, one, some))
-            entries += got
-            if not whole:
-                more = True
-                break
+        # Until there is one: all keys of a page may have expired, or be gone since.
+        while more and not entries:
+            page, more = self._page(self._all_keys(one, keys), after)
+            room = self._room
+            for start in range(0, len(page), _ENTRIES_AT_ONCE):
+                some = page[start : start + _ENTRIES_AT_ONCE]
+                show = partial(self._show, one, some, room, is_first=not entries)
+                got, room, whole = self._again(one, show)
+                entries += got
+                if not whole:
+                    more = True
+                    break
+            if page:
+                after = order_of(page[-1])
         return msgspec.structs.replace(sizes, entries=tuple(entries), more=more)
 
-    def _show(self, one: Built, keys: Sequence[Any]) -> tuple[tuple[Entry, ...], bool]:
+    def _show(
+        self, one: Built, keys: Sequence[Any], room: int, *, is_first: bool
+    ) -> tuple[list[Entry], int, bool]:
         _require_settled(one)
-        return self._shown(_state_of(one), keys)
+        return _shown_entries(_state_of(one), keys, room, is_first=is_first)
 
     def _all_keys(self, one: Built, keys: list[Any]) -> Iterator[Sequence[Any]]:
         """All keys, some at a time. Those of a table that have changed meanwhile may come twice."""
@@ -298,11 +294,11 @@ class _Reading:
             rows, at = self._again(one, take)
             yield [codec.decode_rows(row)[0][0] for row in rows]
 
-    def _page(self, keys: Iterator[Sequence[Any]]) -> tuple[list[Any], bool]:
-        """The keys of the page, in their order, and whether more follow."""
+    def _page(self, keys: Iterator[Sequence[Any]], after: str) -> tuple[list[Any], bool]:
+        """The keys of the page behind `after`, in their order, and whether more follow."""
         question = self._question
         begins = None if question.prefix is None else begins_with(prefix_of(question.prefix))
-        after, count = question.after or "", question.limit + 1
+        count = question.limit + 1
         best: dict[str, Any] = {}
         last: str | None = None  # of a full page: what comes later is not on it
         for some in keys:
@@ -324,6 +320,30 @@ class _Reading:
 
 class _Trouble(Exception):
     """Why a task does not answer, as a sentence."""
+
+
+def _shown_entries(
+    state: KeyedState | MemoryState, keys: Iterable[Any], room: int, *, is_first: bool = True
+) -> tuple[list[Entry], int, bool]:
+    """The entries of keys in so many bytes, how many are left, and whether that are all of them
+    that are there. Of the first one of all its key is shown if there is no room for more."""
+    found: list[Entry] = []
+    for key in keys:
+        value = state.glance(key, _ABSENT)
+        if value is _ABSENT:
+            continue
+        name, name_cut = shown(key)
+        text, value_cut = shown(value)
+        stored = state.is_stored(key) if isinstance(state, KeyedState) else None
+        entry = Entry(name, text, order_of(key), stored, name_cut or value_cut)
+        size = len(json.dumps(msgspec.to_builtins(entry)))
+        if size > room:
+            if found or not is_first:
+                return found, room, False
+            entry = msgspec.structs.replace(entry, value=_NOT_SHOWN, cut=True)
+        room -= size
+        found.append(entry)
+    return found, room, True
 
 
 def _state_of(one: Built) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ from squall import CounterState, Spout, StatefulBolt, TopologyBuilder
 from squall.windows import WindowedBolt, tumbling
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.state.keyed import KeyedState
-from squall_common.telemetry.live_state import Answer, Question, TaskAnswer
+from squall_common.telemetry.live_state import Answer, Question, TaskAnswer, merged
 from squall_common.topology.model import WorkerSlot
 from squall_common.topology.prepared import prepare
 from squall_engine.atomic.undo import UndoableState, hot
@@ -69,6 +70,15 @@ class Lists(StatefulBolt):
 
 class Expiring(Count):
     state_ttl_secs = 0.001
+
+
+class LongExpiring(Count):
+    state_ttl_secs = 1_000.0
+
+
+class Large(StatefulBolt):
+    def execute(self, tup: Any) -> None:
+        self.state.put(tup["word"], "x" * 10_000)
 
 
 class Windows(WindowedBolt):
@@ -220,6 +230,47 @@ async def test_what_has_expired_is_not_shown() -> None:
     await asyncio.sleep(0.01)
     (one,) = await ask(engine, key="a")
     assert one.entries == ()
+    await engine.stop(0.0)
+
+
+async def all_pages(engine: EmbeddedEngine, limit: int) -> list[str]:
+    """The keys of all tasks, as the command lists them."""
+    listed: list[str] = []
+    after = None
+    while True:
+        found, more = merged(await ask(engine, lists=True, limit=limit, after=after), limit)
+        listed += [entry.key for _, entry in found]
+        if not more:
+            return listed
+        after = found[-1][1].order
+
+
+async def test_a_task_with_large_values_leaves_room_for_the_keys_of_others() -> None:
+    words = [f"{n:02}" for n in range(60)]
+    engine = engine_of(Large(), 2, words)
+    await run(engine, len(words))
+    assert await all_pages(engine, 100) == words
+    await engine.stop(0.0)
+
+
+async def test_a_value_that_has_no_room_is_cut_and_its_key_is_there(monkeypatch: Any) -> None:
+    monkeypatch.setattr(live, "_ANSWER_BYTES", 1_000)
+    engine = engine_of(Large(), 1, ["a", "b"])
+    await run(engine, 2)
+    (one,) = await ask(engine, lists=True)
+    assert [(entry.key, entry.cut) for entry in one.entries] == [("a", True)]
+    assert await all_pages(engine, 100) == ["a", "b"]
+    await engine.stop(0.0)
+
+
+async def test_keys_that_have_expired_do_not_end_a_listing() -> None:
+    words = [f"{n:02}" for n in range(30)]
+    engine = engine_of(LongExpiring(), 1, words)
+    await run(engine, len(words))
+    state = engine.users("count")[0].state
+    for word in words[:20]:  # as nothing calls the bolt, they are not removed
+        state._put_at[word] = -math.inf
+    assert await all_pages(engine, 5) == words[20:]
     await engine.stop(0.0)
 
 
