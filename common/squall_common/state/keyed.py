@@ -580,7 +580,8 @@ class _Snapshot:
         packer = codec.group_packer(self._max_parallelism)
         # So many at a time, as the interpreter waits for the packer: other threads have their turn.
         if self._log:
-            others, rest = self._values or None, {}
+            others = self._values or None
+            rest: dict[Any, Any] = {}
             for start in range(0, len(self._log), _PACKED_AT_ONCE):
                 self._log.pack(packer, start, _PACKED_AT_ONCE, others, rest)
             for row in rest.items():
