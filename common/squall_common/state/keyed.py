@@ -59,6 +59,7 @@ ABSENT: Any = _Mark("absent")
 SCALARS = frozenset({NoneType, bool, int, float, str, bytes})
 LENGTH = struct.Struct("<I")
 SHOWN_CHARS = 60
+_LOOKED_AT_ONCE = 20_000  # rows of a log
 _PACKED_AT_ONCE = 2_048
 _SECURED_AT_ONCE = 64  # values that are encoded under one lock
 MILLIS = 1000
@@ -79,6 +80,11 @@ class Log(Protocol):
 
     def as_dict(self) -> dict[Any, Any]:
         """The last value of each key."""
+        ...
+
+    def keys_so_far(self) -> tuple[list[Any], int]:
+        """The keys of the rows, and how many there are: what follows in the list came later. The
+        list may be looked through on another thread."""
         ...
 
     def pack(
@@ -115,24 +121,44 @@ class _Delta:
     stale: list[tuple[Hashable, Any]] = field(default_factory=list)
     """(key, owner): an owner that an entry has no longer; it must go from that one's group."""
     log: Log | None = None  # what is in `values`, too, is later there
-    _logged: frozenset[Any] = frozenset()  # the keys in the log, when it had so many rows
-    _logged_rows: int = 0
 
     def as_dict(self) -> dict[Hashable, Any]:
         """The last value of each key."""
         return {**self.log.as_dict(), **self.values} if self.log else self.values
 
-    def has(self, key: Hashable) -> bool:
-        """Whether an entry has changed. The first question after a put looks at the whole log, in
-        about 100 ns a row; further ones do not. (For whoever looks from outside: a log that has
-        left out rows and has then as many as before, of other keys, is taken for the same.)"""
-        if key in self.values:
-            return True
-        if self.log is None:
-            return False
-        if len(self.log) != self._logged_rows:  # a row that is replaced has the same key
-            self._logged, self._logged_rows = frozenset(self.log.as_dict()), len(self.log)
-        return key in self._logged
+
+class Unstored:
+    """Which of some keys the last complete epoch does not have as they are now. `note` is for where
+    the bolt is called, and `keys` for another thread: the log of a million keys is looked through
+    in about 100 ms."""
+
+    def __init__(self) -> None:
+        self._changed: set[Any] = set()
+        self._open: set[Any] = set()  # may be in a log
+        self._logs: dict[int, tuple[list[Any], int]] = {}  # by the identity of their lists
+
+    def note(self, keys: Iterable[Any], state: KeyedState) -> None:
+        """These keys are asked for."""
+        deltas = state._deltas()
+        for key in keys:
+            if any(key in delta.values for delta in deltas):
+                self._changed.add(key)
+            elif type(key) in SCALARS:
+                self._open.add(key)
+        for delta in deltas:
+            if delta.log:
+                rows, count = delta.log.keys_so_far()
+                self._logs[id(rows)] = (rows, count)
+
+    def keys(self, pause: Callable[[], object] = lambda: None) -> set[Any]:
+        """Those that have changed, also those of values that the task got since, and may have
+        changed in place. `pause()` is called after about a millisecond, again and again."""
+        for rows, count in self._logs.values():
+            for start in range(0, count, _LOOKED_AT_ONCE):
+                stop = min(start + _LOOKED_AT_ONCE, count)
+                self._changed |= self._open.intersection(rows[start:stop])
+                pause()
+        return self._changed
 
 
 class KeyedState(KeyValueState):
@@ -203,11 +229,6 @@ class KeyedState(KeyValueState):
         """The value of a key, for whoever looks from outside: it counts neither as used nor as
         changed, and nothing expires by it."""
         return default if self._has_expired(key) else self._values.get(key, default)
-
-    def is_stored(self, key: Hashable) -> bool:
-        """Whether the last complete epoch has a key as it is now. False also for a value that the
-        task got since, and may have changed in place."""
-        return not any(delta.has(key) for delta in self._deltas())
 
     def _deltas(self) -> list[_Delta]:
         return [*(delta for _, delta in self._unfinished), self._delta]

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from operator import itemgetter
@@ -34,7 +34,7 @@ from squall_common.component.state import MemoryState, begins_with
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import describe
 from squall_common.state.disk.state import DiskState
-from squall_common.state.keyed import KeyedState
+from squall_common.state.keyed import KeyedState, Unstored
 from squall_common.telemetry.live_state import (
     ANSWER_BYTES_MAX,
     Answer,
@@ -57,6 +57,8 @@ from squall_engine.tasks.thread import ThreadBolt
 log = get_logger(__name__)
 
 T = TypeVar("T")
+_Found = list[tuple[Any, Entry]]
+"""Keys, and how they are shown."""
 _ABSENT: Any = object()
 
 _KEYS_AT_ONCE = 2_000  # looked at between two pauses: about a millisecond
@@ -95,6 +97,8 @@ class _Taken:
 
     answer: TaskAnswer
     keys: list[Any] | None = None  # to look through
+    found: _Found = field(default_factory=list)
+    unstored: Unstored = field(default_factory=Unstored)
 
 
 def answer(
@@ -151,7 +155,8 @@ class _Reading:
         try:
             taken = self._result(one, taking, partial(self._take, one))
             if taken.keys is None:
-                return taken.answer
+                entries = self._judged(taken.found, taken.unstored)
+                return msgspec.structs.replace(taken.answer, entries=entries)
             return self._listed(one, taken.answer, taken.keys)
         except _Trouble as trouble:
             return self._answer(one, trouble=str(trouble))
@@ -230,8 +235,10 @@ class _Reading:
                 "epoch": state.completed_epoch,
             }
         if question.key is not None:
-            entries, _, _ = _shown_entries(state, forms_of(question.key), _ANSWER_BYTES)
-            return _Taken(self._answer(one, **sizes, entries=tuple(entries)))
+            taken = _Taken(self._answer(one, **sizes))
+            forms = forms_of(question.key)
+            taken.found, _, _ = _shown_entries(state, forms, _ANSWER_BYTES, taken.unstored)
+            return taken
         if question.lists:
             keys = state.newer_keys() if isinstance(state, DiskState) else state.keys()
             return _Taken(self._answer(one, **sizes), keys)
@@ -255,28 +262,44 @@ class _Reading:
 
     def _listed(self, one: Built, sizes: TaskAnswer, keys: list[Any]) -> TaskAnswer:
         after, more = self._question.after or "", True
-        entries: list[Entry] = []
+        found: _Found = []
+        unstored = Unstored()
         # Until there is one: all keys of a page may have expired, or be gone since.
-        while more and not entries:
+        while more and not found:
             page, more = self._page(self._all_keys(one, keys), after)
             room = self._room
             for start in range(0, len(page), _ENTRIES_AT_ONCE):
                 some = page[start : start + _ENTRIES_AT_ONCE]
-                show = partial(self._show, one, some, room, is_first=not entries)
+                show = partial(self._show, one, some, room, unstored, is_first=not found)
                 got, room, whole = self._again(one, show)
-                entries += got
+                found += got
                 if not whole:
                     more = True
                     break
             if page:
                 after = order_of(page[-1])
-        return msgspec.structs.replace(sizes, entries=tuple(entries), more=more)
+        return msgspec.structs.replace(sizes, entries=self._judged(found, unstored), more=more)
+
+    def _judged(self, found: _Found, unstored: Unstored) -> tuple[Entry, ...]:
+        """Entries that say whether they are stored."""
+        if not any(entry.stored for _, entry in found):
+            return tuple(entry for _, entry in found)
+        changed = unstored.keys(self._pause)
+        return tuple(
+            msgspec.structs.replace(entry, stored=key not in changed) for key, entry in found
+        )
+
+    def _pause(self) -> None:
+        """Let others run, after a millisecond's work on this thread."""
+        if time.monotonic() > self._until:
+            raise _Trouble("it has more keys than could be looked through in time")
+        time.sleep(_PAUSE_SECS)
 
     def _show(
-        self, one: Built, keys: Sequence[Any], room: int, *, is_first: bool
-    ) -> tuple[list[Entry], int, bool]:
+        self, one: Built, keys: Sequence[Any], room: int, unstored: Unstored, *, is_first: bool
+    ) -> tuple[_Found, int, bool]:
         _require_settled(one)
-        return _shown_entries(_state_of(one), keys, room, is_first=is_first)
+        return _shown_entries(_state_of(one), keys, room, unstored, is_first=is_first)
 
     def _all_keys(self, one: Built, keys: list[Any]) -> Iterator[Sequence[Any]]:
         """All keys, some at a time. Those of a table that have changed meanwhile may come twice."""
@@ -311,9 +334,7 @@ class _Reading:
             if len(best) > count:
                 best = dict(heapq.nsmallest(count, best.items(), key=itemgetter(0)))
                 last = max(best)
-            if time.monotonic() > self._until:
-                raise _Trouble("it has more keys than could be looked through in time")
-            time.sleep(_PAUSE_SECS)
+            self._pause()
         ordered = sorted(best)
         return [best[order] for order in ordered[: question.limit]], len(ordered) >= count
 
@@ -323,27 +344,37 @@ class _Trouble(Exception):
 
 
 def _shown_entries(
-    state: KeyedState | MemoryState, keys: Iterable[Any], room: int, *, is_first: bool = True
-) -> tuple[list[Entry], int, bool]:
+    state: KeyedState | MemoryState,
+    keys: Iterable[Any],
+    room: int,
+    unstored: Unstored,
+    *,
+    is_first: bool = True,
+) -> tuple[_Found, int, bool]:
     """The entries of keys in so many bytes, how many are left, and whether that are all of them
-    that are there. Of the first one of all its key is shown if there is no room for more."""
-    found: list[Entry] = []
+    that are there. Of the first one of all its key is shown if there is no room for more. `stored`
+    is True where `unstored` will know better."""
+    found: _Found = []
+    keyed = isinstance(state, KeyedState)
+    whole = True
     for key in keys:
         value = state.glance(key, _ABSENT)
         if value is _ABSENT:
             continue
         name, name_cut = shown(key)
         text, value_cut = shown(value)
-        stored = state.is_stored(key) if isinstance(state, KeyedState) else None
-        entry = Entry(name, text, order_of(key), stored, name_cut or value_cut)
+        entry = Entry(name, text, order_of(key), keyed or None, name_cut or value_cut)
         size = len(json.dumps(msgspec.to_builtins(entry)))
         if size > room:
             if found or not is_first:
-                return found, room, False
+                whole = False
+                break
             entry = msgspec.structs.replace(entry, value=_NOT_SHOWN, cut=True)
         room -= size
-        found.append(entry)
-    return found, room, True
+        found.append((key, entry))
+    if isinstance(state, KeyedState):
+        unstored.note((key for key, _ in found), state)
+    return found, room, whole
 
 
 def _state_of(one: Built) -> Any:
