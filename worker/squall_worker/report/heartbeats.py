@@ -92,7 +92,11 @@ class HeartbeatThread:
                         next_report = min(now + secs, next_report)
                 except Exception as error:
                     log.error("heartbeat_report_failed", error=error, exc_info=error)
-            again = self._look()
+            again = None
+            try:
+                again = self._look()
+            except Exception as error:  # the worker would be taken for dead without this thread
+                log.error("heartbeat_look_failed", error=error, exc_info=error)
             wait_secs = self._beat_secs if again is None else min(again, self._beat_secs)
             if self._phase is not Phase.STARTING:
                 wait_secs = min(wait_secs, max(0.0, next_report - time.monotonic()))

@@ -96,6 +96,25 @@ def test_a_report_that_fails_is_logged_and_tried_again(
     assert "heartbeat_report_failed" in caplog.text
 
 
+def test_a_look_that_fails_is_logged_and_beats_go_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls: list[int] = []
+
+    def look() -> None:
+        calls.append(1)
+        raise RuntimeError("can't start new thread")
+
+    thread = HeartbeatThread(
+        tmp_path / "heartbeat", beat_secs=0.01, report_secs=60.0, turn_age_secs=lambda: 0.0,
+        report=lambda: None, look=look,
+    )  # fmt: skip
+    thread.start()
+    wait_until(lambda: len(calls) >= 2)
+    thread.stop()
+    assert "heartbeat_look_failed" in caplog.text
+
+
 def test_a_report_can_be_asked_for_and_may_shorten_the_time_to_the_next(tmp_path: Path) -> None:
     calls: list[int] = []
 
