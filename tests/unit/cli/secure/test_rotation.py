@@ -117,6 +117,21 @@ def test_each_step_goes_on_after_a_kill_at_each_of_its_writes(
     raise AssertionError("a step has more writes than were tried")
 
 
+def test_end_after_a_killed_issue_keeps_what_was_revoked(tmp_path: Path) -> None:
+    """Of the two files of `issue` one was written; its certificates came of 'ca issue'."""
+    folder, _ = new_folder(tmp_path)
+    folder.revoke("7")
+    Rotation(folder).begin()
+    with pytest.MonkeyPatch.context() as patch:
+        kill_at(patch, 0, after=True)
+        with pytest.raises(Killed):
+            Rotation(folder).turn()
+    assert Rotation(folder).stage is Stage.TURNED
+    Rotation(folder).end()
+    assert folder.listed(folder.load()).serials == {7}
+    folder.revoke("8")
+
+
 def test_a_clock_that_is_behind_does_not_bring_the_old_ca_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
