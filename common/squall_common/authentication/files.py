@@ -296,14 +296,23 @@ class RevokedFile:
         self._path = path
         self._trusted = trusted
         self._kept = kept  # a copy of the highest that was read
-        self._stat: tuple[int, int] | None = None
+        self._stat: tuple[int, int, int] | None = None
         self._list = RevokedCertificates()
         self._kept_number = 0  # of the copy
 
     def open(self) -> None:
         """Read both. Raises ConfigError: a daemon does not start without its revocations."""
         if self._kept.exists():
-            self._take(_read("the kept revocations", str(self._kept)).decode("ascii", "replace"))
+            text = _read("the kept revocations", str(self._kept)).decode("ascii", "replace")
+            try:
+                self._take(text)
+            except ConfigError as error:
+                why = error.__cause__ or error
+                raise ConfigError(
+                    f"the kept revocations, {self._kept}, cannot be used: {why}",
+                    hint="If the CA was replaced while this daemon was away, remove the file, and "
+                    "put the CA's revoked.jws where storm.security.revoked says.",
+                ) from error
         if self._path is not None:
             text = _read("storm.security.revoked", self._path).decode("ascii", "replace")
             self._take(text)
@@ -323,7 +332,9 @@ class RevokedFile:
             return None
         try:
             found = os.stat(self._path)
-            now = (found.st_mtime_ns, found.st_ino)
+            # With other CAs it is read again: who has not copied the list that the new one has
+            # signed is to hear of it now, and not when the daemon does not start.
+            now = (found.st_mtime_ns, found.st_ino, self._trusted.version)
             if now == self._stat:
                 return None
             problem = self._take(Path(self._path).read_text("ascii", "replace"))

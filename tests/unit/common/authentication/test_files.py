@@ -108,6 +108,35 @@ def replace_ca(certificates: Certificates, *generations: Authority) -> None:
     write_atomic(certificates.authority.certificate, text, mode=0o644)
 
 
+def test_a_list_by_a_ca_that_went_is_reported_though_it_did_not_change(tmp_path: Path) -> None:
+    """Only the copy of ca.pem was replaced: the daemon runs on, and would not start again."""
+    certificates = Certificates(tmp_path).create()
+    authority = certificates.authority
+    authority.revoke("7")
+    trusted = certificates.trusted(Role.NIMBUS, "n1")
+    found = RevokedFile(str(authority.revoked), trusted, tmp_path / "kept.jws")
+    found.open()
+    assert found.refresh() is None
+    new = Authority.create("test", time.time(), days=40, generation=2)
+    replace_ca(certificates, authority.load(), new)
+    assert found.refresh() is None
+    issued = new.issue(Role.NIMBUS, "n1", ["127.0.0.1"], time.time(), days=3)
+    write_atomic(tmp_path / "nimbus-n1.key", issued.key, mode=0o600)
+    write_atomic(tmp_path / "nimbus-n1.pem", issued.certificate, mode=0o644)
+    replace_ca(certificates, new)
+    assert "its signature is wrong" in (found.refresh() or "")
+    assert found.serials() == {7}
+    assert found.refresh() is None, "it is reported once"
+    # At the next start the kept one is named, and not the site's, which may be right.
+    text = RevokedCertificates(2).sign("test", new.key)
+    write_atomic(authority.revoked, text.encode(), mode=0o644)
+    assert found.refresh() is None
+    (tmp_path / "kept.jws").write_text(signed(make_signers("test"), 7))
+    with pytest.raises(files.ConfigError, match=r"kept\.jws, cannot be used: its signature") as no:
+        RevokedFile(str(authority.revoked), trusted, tmp_path / "kept.jws").open()
+    assert "remove the file" in (no.value.hint or "")
+
+
 def test_a_running_process_follows_its_ca_and_its_certificate(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path).create()
     trusted = certificates.trusted(Role.NIMBUS, "n1")
