@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, Protocol
-
-from cryptography import x509
 
 from squall_common.authentication.authenticator import Proved
 from squall_common.authentication.groups import Groups
@@ -88,8 +86,8 @@ class UserPrincipals:
 
 
 class DigestLogin:
-    """DIGEST-MD5 with the secrets of a file. `hosts` are the names by which clients reach this
-    Nimbus; `realm` is the cluster's name."""
+    """DIGEST-MD5 with the secrets of a file. `hosts` returns the names by which clients reach this
+    Nimbus now, in lower case; `realm` is the cluster's name."""
 
     mechanism: Final = digest_md5.MECHANISM
 
@@ -99,7 +97,7 @@ class DigestLogin:
         principals: UserPrincipals,
         *,
         realm: str,
-        hosts: frozenset[str],
+        hosts: Callable[[], Collection[str]],
         nonce: Callable[[], str] = lambda: secrets.token_urlsafe(_NONCE_BYTES),
     ) -> None:
         self.users = users
@@ -138,7 +136,7 @@ class DigestDialogue:
             return Challenge(self._challenge.serialize())
         try:
             found = digest_md5.parse_response(response)
-            digest_md5.check_response(found, self._challenge, self._login.hosts)
+            digest_md5.check_response(found, self._challenge, self._login.hosts())
         except DigestError as error:
             raise RefusedError(f"DIGEST-MD5: {error}") from error
         user = found.username
@@ -152,14 +150,3 @@ class DigestDialogue:
         caller = await self._login.principals.of(user, Channel.DIGEST, self._host)
         proved = Proved(caller, secret=self._login.users.mark(user))
         return Accepted(proved, b"rspauth=" + digest_md5.proof(found, secret, of_server=True))
-
-
-def hosts_of(certificate: x509.Certificate) -> frozenset[str]:
-    """The names by which clients reach the holder of a certificate, in lower case."""
-    try:
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
-        return frozenset()
-    hosts = [one.lower() for one in names.get_values_for_type(x509.DNSName)]
-    addresses = [str(one) for one in names.get_values_for_type(x509.IPAddress)]
-    return frozenset(hosts + addresses)

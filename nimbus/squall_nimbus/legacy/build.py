@@ -11,11 +11,11 @@ from squall_common.config.options.typed import NimbusOptions
 from squall_common.errors import ConfigError
 from squall_common.security.acl import ClusterAcl
 from squall_common.security.audit import AuditLog
+from squall_common.security.certificates import hosts_of
 from squall_nimbus.legacy.authenticator import (
     DigestLogin,
     LegacyAuthenticator,
     UserPrincipals,
-    hosts_of,
 )
 from squall_nimbus.legacy.kerberos import KerberosLogin
 from squall_nimbus.legacy.users import ENTRY, KEY, Users, read_entry, read_safe
@@ -64,8 +64,11 @@ def legacy_authenticator(
         return LegacyAuthenticator(_kerberos(path, principals, now, short=short), audit)
     if short:
         raise ConfigError(f"{TO_LOCAL} is {_SHORT}, and {TRANSPORT} is not {KERBEROS}")
-    assert trusted.own is not None  # a Nimbus has a certificate
-    hosts = hosts_of(trusted.own.certificate)
+
+    def hosts() -> set[str]:  # of the certificate that this Nimbus has now
+        assert trusted.own is not None
+        return {one.lower() for one in hosts_of(trusted.own.certificate)}
+
     login = DigestLogin(Users(path), principals, realm=trusted.cluster, hosts=hosts)
     return LegacyAuthenticator(login, audit)
 

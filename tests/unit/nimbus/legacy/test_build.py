@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from tests.support.legacy import DIGEST, KERBEROS, jaas_file
 from tests.support.secured_nimbus import Certificates
 
+from squall_common.authentication.files import Trusted
 from squall_common.authentication.groups import Groups, fixed_groups
 from squall_common.config.load import load_conf
 from squall_common.config.options.typed import NimbusOptions
@@ -20,10 +22,14 @@ from squall_common.security.audit import AuditLog
 from squall_common.security.identity import Role
 from squall_nimbus.legacy.authenticator import LegacyAuthenticator
 from squall_nimbus.legacy.build import legacy_authenticator
+from squall_thrift.serving.authentication import Challenge, RefusedError
 
 
-def built(folder: Path, conf: dict[str, Any]) -> LegacyAuthenticator | None:
-    trusted = Certificates(folder / "certificates").create().trusted(Role.NIMBUS, "n1")
+def built(
+    folder: Path, conf: dict[str, Any], trusted: Trusted | None = None
+) -> LegacyAuthenticator | None:
+    if trusted is None:
+        trusted = Certificates(folder / "certificates").create().trusted(Role.NIMBUS, "n1")
     audit = AuditLog(lambda line: None, lambda: 0.0)
     options = NimbusOptions.read(conf)
     groups = Groups(fixed_groups({}))
@@ -47,6 +53,35 @@ def test_three_keys_make_the_port(tmp_path: Path) -> None:
     found = built(tmp_path, site(tmp_path))
     assert found is not None
     assert found.context is None
+
+
+async def test_clients_reach_nimbus_by_the_names_of_its_newest_certificate(tmp_path: Path) -> None:
+    """A certificate with other hosts is taken up without a restart."""
+    certificates = Certificates(tmp_path / "certificates").create()
+    trusted = certificates.trusted(Role.NIMBUS, "n1")
+    found = built(tmp_path, site(tmp_path), trusted)
+    assert found is not None
+
+    async def refusal(host: str) -> str:
+        """Why a response for a host is refused: for its host, or only for its password."""
+        dialogue = found.begin("DIGEST-MD5", None, "127.0.0.1:1")
+        asked = await dialogue.step(b"")
+        assert isinstance(asked, Challenge)
+        values = dict(re.findall(r'([a-z-]+)="([^"]*)', asked.data.decode()))
+        text = (
+            f'username="alice",realm="{values["realm"]}",nonce="{values["nonce"]}",cnonce="c",'
+            f'nc=00000001,qop=auth,digest-uri="storm_thrift_server/{host}",response={"0" * 32}'
+        )
+        with pytest.raises(RefusedError) as error:
+            await dialogue.step(text.encode())
+        return str(error.value)
+
+    assert "it is for another server" in await refusal("new.example.org")
+    assert "password" in await refusal("localhost")
+    certificates.issue(Role.NIMBUS, "n1", hosts=["New.example.org"])
+    assert trusted.refresh() is None
+    assert "password" in await refusal("new.example.org")
+    assert "it is for another server" in await refusal("localhost")
 
 
 @pytest.mark.parametrize(
