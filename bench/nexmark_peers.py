@@ -7,8 +7,8 @@ compared with those of `examples/nexmark/plain.py`.
 from __future__ import annotations
 
 import json
+import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -21,7 +21,7 @@ from bench import auctions, nexmark
 from bench.peers.compare import BUILT, Peer, environment
 from bench.peers.nexmark import flink
 from bench.peers.nexmark.queries import QUERIES, standing
-from bench.peers.storm_cluster import UnavailableError
+from bench.peers.tools import UnavailableError, run_script
 from bench.runs import Case, RunError, WrongCountError, run
 from bench.tables import Table, number
 
@@ -163,21 +163,13 @@ def _hashable(value: Any) -> Any:
 
 def _bytewax(query: str, python: Path, events: Path, folder: Path) -> dict[str, Any]:
     result = folder / "bytewax.json"
+    # The events' classes are those of the example, which needs nothing of Squall for them.
+    environment = {**os.environ, "PYTHONPATH": str(auctions.FOLDER)}
+    command = [str(python), str(_SCRIPT), str(events), query, str(result)]
     try:
-        done = subprocess.run(
-            [str(python), str(_SCRIPT), str(events), query, str(result)],
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_RUN_SECS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise RunError(f"Bytewax took more than {_RUN_SECS:.0f} s for {query}") from error
-    if done.returncode != 0:
-        tail = " ".join(done.stderr.strip().splitlines()[-2:])
-        raise RunError(f"Bytewax ended {query} with status {done.returncode}: {tail}")
+        run_script(command, f"Bytewax, {query}", _RUN_SECS, folder, environment)
+    except UnavailableError as error:
+        raise RunError(str(error)) from error
     found: dict[str, Any] = json.loads(result.read_text())
     return found
 

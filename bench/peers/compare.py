@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -17,7 +16,8 @@ from typing import Any
 from bench import clusters
 from bench.headline import word_count
 from bench.peers import running
-from bench.peers.storm_cluster import StormCluster, UnavailableError, install
+from bench.peers.storm_cluster import StormCluster, install
+from bench.peers.tools import UnavailableError, run_script, run_tool
 from bench.runs import ROOT, RunError, WrongCountError, plain_secs, run
 from bench.tables import Table, number
 from bench.topologies import WORDS_A_LINE, make_lines, plain_loop
@@ -164,29 +164,12 @@ def environment(peer: Peer) -> Path:
     if not done.exists():
         print(f"installing {peer.package} ...", file=sys.stderr, flush=True)
         folder.parent.mkdir(parents=True, exist_ok=True)
-        _install([sys.executable, "-m", "venv", "--clear", str(folder)], peer)
+        what = f"installing {peer.package}"
+        run_tool([sys.executable, "-m", "venv", "--clear", str(folder)], what, _INSTALL_SECS)
         pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        _install([*pip, "--prefer-binary", peer.package, "psutil"], peer)
+        run_tool([*pip, "--prefer-binary", peer.package, "psutil"], what, _INSTALL_SECS)
         done.touch()
     return python
-
-
-def _install(command: list[str], peer: Peer) -> None:
-    try:
-        result = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_INSTALL_SECS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise UnavailableError(f"installing took more than {error.timeout:.0f} s") from error
-    if result.returncode != 0:
-        lines = (result.stderr + result.stdout).strip().splitlines()
-        wrong = [line for line in lines if line.startswith("ERROR")] or lines[-1:]
-        raise UnavailableError(f"not installed: {wrong[0] if wrong else 'pip failed'}")
 
 
 def _script(peer: Peer, python: Path, file: Path, folder: Path) -> tuple[float, float]:
@@ -195,22 +178,7 @@ def _script(peer: Peer, python: Path, file: Path, folder: Path) -> tuple[float, 
     environment = {**os.environ, "SQUALL_BENCH_STREAMING": "1" if peer.streaming else "0"}
     environment["PYSPARK_PYTHON"] = str(python)
     command = [str(python), str(HERE / f"{peer.script}.py"), str(file), str(peer.rounds)]
-    try:
-        done = subprocess.run(
-            [*command, str(result)],
-            env=environment,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_RUN_SECS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise UnavailableError(f"it took more than {_RUN_SECS:.0f} s") from error
-    if done.returncode != 0:
-        tail = " ".join(done.stderr.strip().splitlines()[-2:])
-        raise UnavailableError(f"it ended with status {done.returncode}: {tail}")
+    run_script([*command, str(result)], peer.title, _RUN_SECS, folder, environment)
     measured = json.loads(result.read_text())
     expected = {word: n * peer.rounds for word, n in plain_loop(make_lines(LINES), 1).items()}
     if measured["counts"] != expected:

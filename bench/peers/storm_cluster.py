@@ -20,35 +20,14 @@ from pathlib import Path
 import psutil
 import yaml
 
+from bench.peers.tools import UnavailableError, run_tool
+
 VERSION = "2.8.3"  # 2.8.4 and later lack artifacts that this needs
 HERE = Path(__file__).resolve().parent / "storm"
 _MAIN = "squall.bench.WordCount"
 _CONSTANT = "squall.bench.Constant"
 _START_SECS = 90.0
 _DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
-
-
-class UnavailableError(RuntimeError):
-    """It cannot run here; the message says why."""
-
-
-def run_tool(command: list[str], what: str, timeout_secs: float, cwd: Path | None = None) -> None:
-    try:
-        result = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout_secs,
-            check=False,
-            cwd=cwd,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise UnavailableError(f"{what}: {error}") from error
-    if result.returncode != 0:
-        lines = [line for line in (result.stdout + result.stderr).splitlines() if line.strip()]
-        wrong = [line for line in lines if "ERROR" in line or "error" in line] or lines
-        raise UnavailableError(f"{what}: {wrong[0] if wrong else result.returncode}")
 
 
 def install(home: Path) -> None:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from bench.peers.nexmark.queries import VIEWS
-from bench.peers.storm_cluster import UnavailableError, run_tool
+from bench.peers.tools import UnavailableError, run_tool
 from bench.runs import RunError
 
 VERSION = "2.3.0"
