@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from squall_common.errors import InvalidTopologyError, describe
+from squall_common.security.access import caller_of
 from squall_common.security.acl import Node
 from squall_common.telemetry.live_state import ANSWER_BYTES_MAX, decode_question
 from squall_common.topology.model import WorkerSlot
 from squall_nimbus.service.base import Calls, needed, operation
-from squall_nimbus.views.live_state import has_key, owners_of, slots_of
+from squall_nimbus.views.live_state import fitting, has_key, owners_of, slots_of
 from squall_thrift import storm
 from squall_thrift.serving.authorization import Call
 
@@ -43,9 +44,11 @@ class LiveStateCalls(Calls):
         owners = {placed[task] for task in owners_of(stored, asked) if task in placed}
         everywhere = set(placed.values())
         nimbus.watched.watch(topology_id, nimbus.clock.monotonic())
-        answers = await self._asked(topology_id, owners or everywhere, text)
+        caller = caller_of(call)
+        asker = None if caller is None else caller.name
+        answers = await self._asked(topology_id, owners or everywhere, text, asker)
         if owners and everywhere > owners and not has_key(answers):
-            answers |= await self._asked(topology_id, everywhere - owners, text)
+            answers |= await self._asked(topology_id, everywhere - owners, text, asker)
         hosts = found[0].node_host if found else {}
         return [
             storm.WorkerStateAnswer(
@@ -55,11 +58,11 @@ class LiveStateCalls(Calls):
                 answer=answer if isinstance(answer, bytes) else None,
                 trouble=answer if isinstance(answer, str) else None,
             )
-            for slot, answer in sorted(answers.items())
+            for slot, answer in fitting(answers).items()
         ]
 
     async def _asked(
-        self, topology_id: str, slots: set[WorkerSlot], text: str
+        self, topology_id: str, slots: set[WorkerSlot], text: str, asker: str | None
     ) -> dict[WorkerSlot, bytes | str]:
         """Those whose supervisor is away are not waited for."""
         present = await self.nimbus.reader.supervisors()
@@ -67,7 +70,9 @@ class LiveStateCalls(Calls):
         answers: dict[WorkerSlot, bytes | str] = {}
         answers |= dict.fromkeys(slots - reached, "its supervisor is away")
         if reached:
-            answers |= await self.nimbus.state_questions.ask(topology_id, reached, text)
+            answers |= await self.nimbus.state_questions.ask(
+                topology_id, reached, text, asker=asker
+            )
         return answers
 
     @operation("getStateQuestions", of=_node)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +34,8 @@ ANSWER_SECS = 15.0
 """How long workers are waited for: a heartbeat (3 s) until they are asked, and one look."""
 _WORKERS_MAX = 500  # asked at once
 _OPEN_MAX = 2_000  # questions of workers, in all
+_OPEN_OF_ONE_MAX = 500  # of one user: others are to have room
+_ANSWERS_BYTES_MAX = 8 * 1024 * 1024  # of all workers, in one reply
 
 
 @dataclass(slots=True)
@@ -40,6 +43,7 @@ class _Open:
     """A question to one worker."""
 
     topology_id: str
+    asker: str | None
     slot: WorkerSlot
     text: str
     until: float
@@ -69,14 +73,21 @@ class StateQuestions:
         self._open: dict[int, _Open] = {}
 
     async def ask(
-        self, topology_id: str, slots: Collection[WorkerSlot], text: str, secs: float = ANSWER_SECS
+        self,
+        topology_id: str,
+        slots: Collection[WorkerSlot],
+        text: str,
+        secs: float = ANSWER_SECS,
+        *,
+        asker: str | None = None,
     ) -> dict[WorkerSlot, bytes | str]:
         """What the workers on these slots answer within `secs`; of one that does not, why (a text).
-        Raises SquallError if too much is asked already."""
-        self._refuse_too_many(slots)
+        `asker` is the user who asks; None: no one is authenticated. Raises SquallError if too much
+        is asked already, by this user or in all."""
+        self._refuse_too_many(slots, asker)
         loop, until = asyncio.get_running_loop(), self._now() + secs
         mine = {
-            next(self._numbers): _Open(topology_id, slot, text, until, loop.create_future())
+            next(self._numbers): _Open(topology_id, asker, slot, text, until, loop.create_future())
             for slot in sorted(slots)
         }
         self._open |= mine
@@ -90,17 +101,17 @@ class StateQuestions:
             for one in mine.values()
         }
 
-    def _refuse_too_many(self, slots: Collection[WorkerSlot]) -> None:
+    def _refuse_too_many(self, slots: Collection[WorkerSlot], asker: str | None) -> None:
         if len(slots) > _WORKERS_MAX:
             raise SquallError(
                 f"{len(slots)} workers would have to be asked, and at most {_WORKERS_MAX} are: "
                 "name a component, or a key"
             )
-        asked: dict[WorkerSlot, int] = {}
-        for one in self._open.values():
-            asked[one.slot] = asked.get(one.slot, 0) + 1
-        full = any(asked.get(slot, 0) >= QUESTIONS_MAX for slot in slots)
-        if full or len(self._open) + len(slots) > _OPEN_MAX:
+        asked = Counter(one.slot for one in self._open.values())
+        mine = sum(one.asker == asker for one in self._open.values())
+        full = any(asked[slot] >= QUESTIONS_MAX for slot in slots)
+        too_many = len(self._open) + len(slots) > _OPEN_MAX
+        if full or too_many or (asker is not None and mine + len(slots) > _OPEN_OF_ONE_MAX):
             raise SquallError(
                 "too many questions about state are open: ask again when those are answered"
             )
@@ -127,6 +138,24 @@ class StateQuestions:
             return False
         one.answered.set_result(data)
         return True
+
+
+def fitting(answers: Mapping[WorkerSlot, bytes | str]) -> dict[WorkerSlot, bytes | str]:
+    """The answers, by slot, as far as they fit into one reply; in place of the others why they are
+    left out."""
+    left = _ANSWERS_BYTES_MAX
+    found = {}
+    for slot, answer in sorted(answers.items()):
+        if isinstance(answer, bytes):
+            if len(answer) > left:
+                answer = (
+                    "its answer is left out, since those of all workers are too large for one "
+                    "reply: ask for fewer keys, or name a component"
+                )
+            else:
+                left -= len(answer)
+        found[slot] = answer
+    return found
 
 
 def _why_silent(one: _Open, secs: float) -> str:

@@ -23,7 +23,7 @@ from squall_common.telemetry.live_state import (
 )
 from squall_common.topology.model import WorkerSlot
 from squall_common.topology.prepared import prepare
-from squall_nimbus.views.live_state import StateQuestions, has_key, owners_of
+from squall_nimbus.views.live_state import StateQuestions, fitting, has_key, owners_of
 from squall_thrift import storm
 
 SLOTS = {WorkerSlot("a", 1), WorkerSlot("b", 1)}
@@ -90,6 +90,32 @@ async def test_too_many_questions_are_refused_and_harm_no_other_worker() -> None
         one.cancel()
     await asyncio.gather(*asking, return_exceptions=True)
     assert not questions.has_for("a")
+
+
+async def test_the_questions_of_one_user_leave_room_for_those_of_others() -> None:
+    questions = StateQuestions(lambda: 10.0)
+    many = {WorkerSlot("a", n) for n in range(500)}
+    asking = asyncio.create_task(questions.ask("t-1-1", many, "{}", 30.0, asker="alice"))
+    await asyncio.sleep(0)
+    with pytest.raises(SquallError, match="too many questions"):
+        await questions.ask("u-1-1", {WorkerSlot("b", 1)}, "{}", 30.0, asker="alice")
+    assert await questions.ask("v-1-1", many, "{}", 0.01, asker="bob")
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+    assert await questions.ask("u-1-1", {WorkerSlot("b", 1)}, "{}", 0.01, asker="alice")
+
+
+def test_answers_that_are_too_large_together_are_left_out_by_name() -> None:
+    large = b"x" * 200_000
+    answers: dict[WorkerSlot, bytes | str] = {WorkerSlot("a", n): large for n in range(50)}
+    answers[WorkerSlot("b", 1)] = "away"
+    answers[WorkerSlot("c", 1)] = b"small"
+    found = fitting(answers)
+    assert found.keys() == answers.keys()
+    kept = [answer for answer in found.values() if isinstance(answer, bytes)]
+    assert kept == [*[large] * 41, b"small"]
+    assert found[WorkerSlot("b", 1)] == "away"
+    assert "ask for fewer keys" in str(found[WorkerSlot("a", 49)])
 
 
 def test_a_key_is_not_looked_for_elsewhere_if_its_owner_may_have_it() -> None:
