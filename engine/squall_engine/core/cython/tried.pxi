@@ -319,6 +319,8 @@ cdef class HotState:
     # ---- tries ----
 
     cdef int start(self, object key) except -1:
+        if self.under_way:  # one was broken off, as by `CancelledError`: what it has put stays
+            self.forget()
         if self.of_batches:
             self.batch = key
         else:

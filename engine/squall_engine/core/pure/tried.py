@@ -186,7 +186,10 @@ class HotState:
 
     def begin(self, key: Any) -> None:
         """A try begins: of a tuple with this key; or of tuples with these, which `key.all` finds
-        once they are needed."""
+        once they are needed. What a try has put that was broken off, as by `CancelledError`,
+        stays."""
+        if self._under_way:
+            self._forget()
         if self._of_batches:
             self._batch = key
         else:

@@ -327,6 +327,24 @@ def test_what_a_call_has_emitted_that_was_broken_off_does_not_leave(core: Module
     assert left == [["next"]]
 
 
+@pytest.mark.parametrize("batches", [False, True])
+@pytest.mark.parametrize("core", cores)
+def test_undoing_a_call_leaves_what_one_before_has_put_that_was_broken_off(
+    core: ModuleType, batches: bool
+) -> None:
+    task = Task(core, batches=batches)
+
+    def begin(key: str) -> None:
+        task.hot.begin(BatchKeys(lambda: [key]) if batches else key)
+
+    begin("ann")
+    task.hot.put("ann", 1)  # neither `end` nor `undo` follows, as by `CancelledError`
+    begin("bob")
+    task.hot.put("bob", 2)
+    task.hot.undo()
+    assert dict(task.inner.items()) == {"ann": 1}
+
+
 @pytest.mark.parametrize("core", cores)
 def test_an_emit_that_fails_when_it_leaves_is_a_fault(core: ModuleType) -> None:
     faults: list[BaseException] = []
