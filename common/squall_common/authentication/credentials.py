@@ -110,12 +110,18 @@ class ClientCredentials:
                     raise RefusedError(
                         f"{self._token_file} may be read by others: chmod 600 {self._token_file}"
                     )
-                token = file.read(_TOKEN_BYTES_MAX).decode("ascii", "replace").strip()
+                data = file.read(_TOKEN_BYTES_MAX + 1)
         except OSError as error:
             raise RefusedError(
                 f"no token was found in {self._token_file} ({error.strerror}), and "
                 "storm.security.certificate is not set: 'storm login' gets a token"
             ) from error
+        if len(data) > _TOKEN_BYTES_MAX:
+            raise RefusedError(
+                f"{self._token_file} has more than {_TOKEN_BYTES_MAX} bytes, so it is not a token "
+                "that a daemon takes"
+            )
+        token = data.decode("ascii", "replace").strip()
         if not token:
             raise RefusedError(f"{self._token_file} is empty: 'storm login' gets a token")
         return token

@@ -65,13 +65,21 @@ class Trusted:
     and what was read before counts on.
     """
 
-    def __init__(self, cluster: str, ca_file: str, ca: Authorities, own: Own | None) -> None:
+    def __init__(
+        self,
+        cluster: str,
+        ca_file: str,
+        ca: Authorities,
+        own: Own | None,
+        read_as: tuple[object, ...] | None = None,
+    ) -> None:
+        """`read_as`: the `_stat_of` the files before they were read."""
         self.cluster = cluster
         self.ca_file = ca_file
         self.ca = ca
         self.own = own
         self.version = 0  # of what was read
-        self._read_as: tuple[object, ...] | None = _stat_of(ca_file, own)
+        self._read_as = read_as
         self._server: ssl.SSLContext | None = None
         self._client: ssl.SSLContext | None = None
         self._lock = threading.Lock()  # daemons look in threads
@@ -137,7 +145,9 @@ class Trusted:
         """Look whether the files have changed, and read them; returns why they were refused, or
         None."""
         with self._lock:
-            seen = _stat_of(self.ca_file, self.own)
+            own = self.own
+            files = () if own is None else (own.certificate_file, own.key_file)
+            seen = _stat_of(self.ca_file, *files)
             if seen is None or seen == self._read_as:
                 return None
             try:
@@ -183,9 +193,8 @@ class Trusted:
         return _client_context(self.ca, self.own)
 
 
-def _stat_of(ca_file: str, own: Own | None) -> tuple[object, ...] | None:
+def _stat_of(*files: str) -> tuple[object, ...] | None:
     """What changes when one of the files is replaced; None while one is missing."""
-    files = [ca_file] if own is None else [ca_file, own.certificate_file, own.key_file]
     try:
         found = [os.stat(file) for file in files]
     except OSError:
@@ -238,9 +247,12 @@ def read_trusted(options: SecurityOptions) -> Trusted | None:
                     hint="Without its CA a cluster is open: name the CA's certificate, too.",
                 )
         return None
+    own_files = (options.storm_security_certificate, options.storm_security_key)
+    # Before they are read: one that is replaced meanwhile is read again.
+    read_as = _stat_of(ca_file, *(file for file in own_files if file is not None))
     ca = _read_ca(ca_file)
     cluster = cluster_of(ca.newest)
-    return Trusted(cluster, ca_file, ca, _read_own(options, ca, cluster))
+    return Trusted(cluster, ca_file, ca, _read_own(options, ca, cluster), read_as)
 
 
 def trust_of(ca_file: str) -> Trust:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.secured_nimbus import Certificates
@@ -162,6 +163,26 @@ def test_a_running_process_follows_its_ca_and_its_certificate(tmp_path: Path) ->
     assert (trusted.is_turning, trusted.is_of_newest) == (False, True)
     assert trusted.own is not None
     assert trusted.own.holder.serial == issued.serial
+
+
+def test_a_ca_that_is_replaced_while_a_process_starts_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificates = Certificates(tmp_path).create()
+    old = certificates.authority.load()
+    new = Authority.create("test", time.time(), days=30, generation=2)
+    read = files._read_own
+
+    def replaced(*given: Any) -> Any:
+        replace_ca(certificates, old, new)  # the CA has been read by now
+        return read(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "_read_own", replaced)
+        trusted = certificates.trusted(Role.NIMBUS, "n1")
+    assert not trusted.is_turning
+    assert trusted.refresh() is None
+    assert trusted.is_turning
 
 
 def test_a_process_does_not_become_another_one(tmp_path: Path) -> None:
