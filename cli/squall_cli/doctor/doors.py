@@ -14,7 +14,7 @@ _DAY_SECS = 86_400
 _ENDS_SOON_DAYS = 30
 # All that a CA has issued is to be issued again: that takes longer.
 _CA_ENDS_SOON_DAYS = 90
-_ROTATION_DAYS = 7  # it is no longer under way, but forgotten
+_ROTATION_DAYS = 7  # one that was begun earlier has probably been forgotten
 
 
 class State(enum.Enum):

@@ -124,8 +124,8 @@ class Rotation:
         new = self._new()
         assert new is not None
         try:
-            # Perhaps 'rotate issue' was killed before it: with the old CA alone behind it, nobody
-            # could read the list from now on, nor sign it anew.
+            # If 'rotate issue' was killed before it signed the list, the signature is the old CA's:
+            # from now on no daemon would accept the list, and no one could sign it again.
             self._folder.sign_revoked(new)
             self._write_trusted(new.certificate)
             os.replace(self._folder.next_key, self._folder.path / "ca.key")

@@ -2,12 +2,13 @@
 
     storm.oidc.issuer ──▶ /.well-known/openid-configuration ──▶ jwks_uri ──▶ keys, by their ids
 
-Keys count for `_KEPT_SECS`, and are read again beside the calls that need them from `_FRESH_SECS`
-on. After that a call waits until they were read, so that a key which the provider has taken back
-does not count because nobody called meanwhile; while the provider is away the last ones count for
-`_STALE_SECS` more. A token with a key that is not known has them read at once. All that happens not
-more often than every `_AGAIN_SECS`, whoever calls: a stranger can make up keys. Reading takes
-`_READ_SECS` at the most, once at a time, and nobody waits longer.
+Keys count for `_KEPT_SECS`. After `_FRESH_SECS` the next call has them read again, and does not
+wait for it. Once they no longer count, a call waits until they have been read: a key that the
+provider has withdrawn must not be accepted only because no one called for a while. While the
+provider is away, the last keys count for `_STALE_SECS` more. A token with an unknown key has them
+read at once. They are never read more often than every `_AGAIN_SECS`, since a stranger can make
+up keys. Only one reading is under way at a time; it takes at most `_READ_SECS`, and no call waits
+longer than that.
 
 An answer is believed if it comes by https from where it was asked for: no redirect is followed.
 """

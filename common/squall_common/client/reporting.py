@@ -137,7 +137,7 @@ class ReportSender:
 
     async def fetch_questions(self) -> list[storm.StateQuestion]:
         """The questions for this supervisor's workers, of which Nimbus has said that there are any.
-        Empty if they cannot be fetched: who has asked is told that there was no answer."""
+        Empty if they cannot be fetched; the user who asked is then told that no answer came."""
         self.has_questions = False
         found = await self._call_beside("getStateQuestions", self._supervisor_id)
         return list(found or ())
