@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -69,13 +70,25 @@ def read_questions(folder: Path, now: float) -> list[PendingQuestion]:
 
 
 def write_state_answer(folder: Path, number: int, answer: bytes) -> None:
-    """Lay an answer into a worker's folder, without waiting for the disk. Raises OSError."""
+    """Lay an answer into a worker's folder, without waiting for the disk; those that nobody has
+    taken in time go. Raises OSError."""
+    _remove_late(folder)
     path = folder / f"{_ANSWER_FILE}{number}"
     new = path.with_name(path.name + ".new")
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     with open(os.open(new, flags, 0o644), "wb") as file:
         file.write(_MAGIC + answer)
     os.replace(new, path)
+
+
+def _remove_late(folder: Path) -> None:
+    with os.scandir(folder) as found:
+        for one in found:
+            if not one.name.startswith(_ANSWER_FILE):
+                continue
+            with contextlib.suppress(FileNotFoundError):  # it is being taken just now
+                if one.stat(follow_symlinks=False).st_mtime < time.time() - _WAIT_SECS_MAX:
+                    os.unlink(one.path)
 
 
 def take_state_answer(folder: Path, number: int) -> bytes | None:

@@ -35,6 +35,14 @@ def test_the_number_of_questions_is_limited(tmp_path: Path) -> None:
     assert len(read_questions(tmp_path, 10.0)) == QUESTIONS_MAX
 
 
+def test_an_answer_that_came_too_late_goes_with_a_later_one(tmp_path: Path) -> None:
+    for number in (1, 2):
+        write_state_answer(tmp_path, number, b"it")
+    os.utime(tmp_path / "state-answer-1", (1, 1))
+    write_state_answer(tmp_path, 3, b"it")
+    assert [take_state_answer(tmp_path, number) for number in (1, 2, 3)] == [None, b"it", b"it"]
+
+
 @pytest.mark.parametrize("data", [b"", b"else", b"[[1]]", b'[[1,2,"x"],7]'])
 def test_what_are_no_questions_counts_as_none(tmp_path: Path, data: bytes) -> None:
     (tmp_path / QUESTIONS_FILE).write_bytes(data)
