@@ -27,7 +27,10 @@ import org.apache.flink.table.data.RowData;
 import org.apache.flink.table.data.StringData;
 import org.apache.flink.table.data.TimestampData;
 import org.apache.flink.table.runtime.typeutils.InternalTypeInfo;
+import org.apache.flink.table.types.DataType;
+import org.apache.flink.table.types.logical.LogicalTypeRoot;
 import org.apache.flink.table.types.logical.RowType;
+import org.apache.flink.table.types.utils.TypeConversions;
 import org.apache.flink.types.Row;
 import org.apache.flink.util.CloseableIterator;
 
@@ -135,7 +138,7 @@ public final class Auctions {
     }
 
     /** A row of numbers, and of texts where the name ends in a dollar. */
-    private static org.apache.flink.table.types.DataType fields(String... names) {
+    private static DataType fields(String... names) {
         List<DataTypes.Field> found = new ArrayList<>();
         for (String name : names) {
             found.add(
@@ -147,8 +150,8 @@ public final class Auctions {
         return DataTypes.ROW(found);
     }
 
-    private static org.apache.flink.table.types.DataType row(String name) {
-        return org.apache.flink.table.types.utils.TypeConversions.fromLogicalToDataType(
+    private static DataType row(String name) {
+        return TypeConversions.fromLogicalToDataType(
                         ROW.getTypeAt(ROW.getFieldIndex(name)))
                 .bridgedTo(RowData.class);
     }
@@ -165,7 +168,7 @@ public final class Auctions {
                     String text = fields[2 + at];
                     boolean number =
                             type.getTypeAt(at).getTypeRoot()
-                                    == org.apache.flink.table.types.logical.LogicalTypeRoot.BIGINT;
+                                    == LogicalTypeRoot.BIGINT;
                     own.setField(at, number ? Long.valueOf(text) : StringData.fromString(text));
                 }
                 GenericRowData event = new GenericRowData(5);
