@@ -8,6 +8,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from bench.topologies import Count, CountingSpout, LineColumns, Lines, Split, SplitColumns
@@ -114,7 +115,7 @@ class RewindableLines(_RewindableLines):
 
 class RewindableLineColumns(_RewindableLines):
     def next_tuple(self) -> None:
-        lines = [line for line, _ in zip(self.lines, range(1_000), strict=False)]
+        lines = list(islice(self.lines, 1_000))
         if lines:
             self.sent += len(lines)
             self.emit_columns([lines], position=(_SPLIT, self.sent))
