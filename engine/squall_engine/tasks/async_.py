@@ -19,7 +19,7 @@ from squall_common.component.collector import (
     SpoutCollector,
 )
 from squall_common.daemon.logs import get_logger
-from squall_engine.core import Tuple
+from squall_engine.core import CarefulCalls, Tuple
 from squall_engine.tasks.base import TaskParts
 from squall_engine.tasks.bolt import BoltTask, trees_of
 from squall_engine.tasks.spout import SpoutTask
@@ -135,6 +135,7 @@ class AsyncBatchBolt(AsyncBolt):
     """`async def execute_batch(tuples)`: a batch has at most as many tuples as may be in flight."""
 
     called = "execute_batch"
+    calls: CarefulCalls
 
     def run(self, deadline: float) -> bool:
         started = False
@@ -176,9 +177,7 @@ class AsyncBatchBolt(AsyncBolt):
         else:
             if self.auto_ack:
                 processed = len(tuples)
-                for tup in tuples:
-                    if not tup.settled:
-                        calls.ack(tup)
+                calls.ack_rest(tuples)
         finally:
             if in_hand is not None:
                 in_hand.clear_batch(cells)

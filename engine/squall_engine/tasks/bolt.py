@@ -276,9 +276,7 @@ class BatchBolt(SlicedBolt):
             self.calls.report_error(error)
             return 0
         if self.auto_ack:
-            for tup in tuples:
-                if not tup.settled:
-                    self.calls.ack(tup)
+            self.calls.ack_rest(tuples)
         return count
 
 

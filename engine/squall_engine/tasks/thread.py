@@ -243,12 +243,16 @@ class ThreadBatchBolt(ThreadBolt):
         try:
             self.execute(tuples[:])
         except Exception as error:
-            self._settle(tuples, self.calls.fail)
+            with self.lock:
+                for one in tuples:
+                    if not one.settled:
+                        self.calls.fail(one)
             self.calls.report_error(error)
         else:
             if self.auto_ack:
                 processed = len(tuples)
-                self._settle(tuples, self.calls.ack)
+                with self.lock:
+                    self.calls.ack_rest(tuples)
         finally:
             self.current = None
             if in_hand is not None:
@@ -258,12 +262,6 @@ class ThreadBatchBolt(ThreadBolt):
                 self.counts.executed_many(tup.source.key, len(tuples), now() - start, processed)
                 self._done += len(tuples)
             self.host.wake()
-
-    def _settle(self, tuples: Sequence[Tuple], call: Callable[[Tuple], None]) -> None:
-        with self.lock:
-            for tup in tuples:
-                if not tup.settled:
-                    call(tup)
 
 
 class ThreadSpout(SpoutTask):

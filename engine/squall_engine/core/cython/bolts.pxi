@@ -430,6 +430,40 @@ cdef class CarefulCalls:
         if self._on_change is not None:
             self._on_change()
 
+    def ack_rest(self, list tuples not None):
+        """Ack those of these tuples that are not settled. They are of one stream."""
+        cdef Tuple tup
+        cdef uint64_t last = 0, merged = 0  # of tuples of one root in a row: one look-up for them
+        cdef Py_ssize_t n = 0
+        if self._notes_acks:
+            for tup in tuples:
+                if not tup.settled:
+                    self.ack(tup)
+            return
+        for tup in tuples:
+            if tup.settled:
+                continue
+            tup.settled = True
+            n += 1
+            if tup.anchors is None and tup._root == last:
+                merged ^= tup._id ^ tup._axor
+                continue
+            if last:
+                self._ledger.add_ack(last, merged)
+                last = 0
+            if tup.anchors is not None:
+                ack_roots(self._ledger, tup, tup._axor)
+            else:
+                last, merged = tup._root, tup._id ^ tup._axor
+        if last:
+            self._ledger.add_ack(last, merged)
+        if n:
+            key = (<Tuple>tuples[0]).source.key
+            acked = self._counts.acked
+            acked[key] = acked.get(key, 0) + n
+            if self._on_change is not None:
+                self._on_change()
+
     def fail(self, Tuple tup not None):
         self._settle(tup, "fail")
         fail_roots(self._ledger, tup)

@@ -14,8 +14,8 @@ from squall_engine.core.stats import TaskCounts
 from squall_engine.core.values import IN_HAND_WORDS, MANY, settled_error
 
 
-class CarefulCalls:
-    """A bolt's calls when several tuples are in flight. Not for two threads at once."""
+class _Calls:
+    """What both kinds of a bolt's calls have in common. Not for two threads at once."""
 
     def __init__(
         self,
@@ -114,7 +114,17 @@ def _ack_roots(ledger: Ledger, tup: Tuple) -> None:
         ledger.ack(tup.root, tup.id ^ tup._axor)
 
 
-class BoltCalls(CarefulCalls):
+class CarefulCalls(_Calls):
+    """A bolt's calls when several tuples are in flight."""
+
+    def ack_rest(self, tuples: list[Tuple]) -> None:
+        """Ack those of these tuples that are not settled. They are of one stream."""
+        for tup in tuples:
+            if not tup.settled:
+                self.ack(tup)
+
+
+class BoltCalls(_Calls):
     """The calls of a bolt with a plain `execute` and `auto_anchor`
     (`squall_common.component.collector.BoltCollector`), and the loop that feeds it."""
 

@@ -163,13 +163,17 @@ def test_the_reference_has_the_types_that_are_declared() -> None:
         wanted = [re.sub(r"\b_(Anchors|Item|Interceptor)\b", r"\1", name) for name in wanted]
         assert annotations(code) == wanted, where
 
+    def lineage(name: str) -> list[str]:
+        """A class of the reference, and those that it derives from."""
+        bases = [base.id for base in written[name].bases if isinstance(base, ast.Name)]  # type: ignore[attr-defined]
+        return [name, *(one for base in bases if base in written for one in lineage(base))]
+
     for name, function in functions().items():
         compare(function, written[name], name)
     for name, cls in classes().items():
-        parents = [name, "CarefulCalls"]
         code = {
             item.name: item
-            for parent in reversed(parents if name in ("BoltCalls", "ColumnCalls") else [name])
+            for parent in reversed(lineage(name))
             for item in written[parent].body  # type: ignore[attr-defined]
             if isinstance(item, ast.FunctionDef)
         }

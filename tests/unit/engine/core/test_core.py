@@ -153,6 +153,49 @@ def test_a_failed_tree_does_not_complete_when_its_tuples_are_acked_later(core):
 
 
 @both
+@pytest.mark.parametrize("noted", [True, False])
+def test_the_rest_of_a_batch_is_acked_in_one_call(core, noted):
+    trees, src = one_worker(core), source(core)
+    emitter, edge = emitter_to(core)
+    counts, settled, changes = TaskCounts(), [], []
+    calls = core.CarefulCalls(
+        emitter, trees.ledger, counts, default_anchors=lambda: (), on_error=print,
+        on_settled=lambda tup, failed: settled.append((tup.values[0], failed)), notes_acks=noted,
+        on_change=lambda: changes.append(1),
+    )  # fmt: skip
+    one, two, three = (n << 16 for n in (1, 2, 3))
+    tuples = [
+        core.Tuple(["a"], 21, one, src),
+        core.Tuple(["b"], 22, one, src),
+        core.Tuple(["c"], 0, MANY, src, False, {two: 23, one: 24}),
+        core.Tuple(["d"], 0, 0, src),
+        core.Tuple(["e"], 25, three, src),
+        core.Tuple(["f"], 26, one, src),
+        core.Tuple(["g"], 27, one, src),
+        core.Tuple(["h"], 28, two, src),
+    ]
+    for root, edges in ((one, 21 ^ 22 ^ 24 ^ 26 ^ 27), (two, 23 ^ 28), (three, 25)):
+        trees.ledger.init(root, edges, SPOUT)
+    calls.fail(tuples[4])
+    settled.clear()
+    changes.clear()
+    calls.emit(["i"], anchors=[tuples[0], tuples[7]])  # two trees have one tuple more
+    calls.ack_rest(tuples)
+    assert all(tup.settled for tup in tuples)
+    assert counts.acked == {src.key: 7}
+    assert settled == ([(value, False) for value in "abcdfgh"] if noted else [])
+    assert changes
+    outcome = trees.settle()
+    assert outcome.done == {}
+    assert outcome.failed == {SPOUT: [three]}
+    calls.ack_rest(tuples)
+    assert counts.acked == {src.key: 7}
+    (more,) = edge.take().as_tuples()
+    calls.ack_rest([more])
+    assert {root for roots in trees.settle().done.values() for root in roots} == {one, two}
+
+
+@both
 def test_a_tree_completes_when_its_last_tuple_is_acked(core):
     trees = one_worker(core)
     pending = core.PendingRoots()
