@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import functools
 import ipaddress
 import json
 import os
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from squall_common.authentication.latch import require_role
@@ -35,6 +36,7 @@ from squall_common.daemon.run import (
     watch_loop,
 )
 from squall_common.errors import SquallError
+from squall_common.security.access import SecuredAccess
 from squall_common.security.identity import Role
 from squall_nimbus.composition import build_nimbus
 from squall_nimbus.service import NimbusService
@@ -51,6 +53,7 @@ log = get_logger(__name__)
 # After this long without ZooKeeper, tell the person who is waiting why.
 _ZOOKEEPER_PATIENCE_SECS = 3.0
 _STOP_GRACE_SECS = 5.0
+_PROOFS_SECS = 2.0
 
 
 def main() -> int:
@@ -137,6 +140,15 @@ def _cannot_listen(host: str, port: int, error: OSError, key: str) -> SquallErro
         f"cannot listen on {host}:{port}: {error.strerror or error}",
         hint=f"See storm.bind.host and {key}.",
     )
+
+
+async def _end_stale(
+    servers: Mapping[str, ThriftServer], ended: Callable[[Any], str | None]
+) -> None:
+    """Hang up on who waits with a proof that counts no longer. A call that has begun is answered:
+    the next one would be refused."""
+    for server in servers.values():
+        server.end_stale(ended, calls=False)
 
 
 async def _connect(state: ClusterState, options: NimbusOptions, stop: asyncio.Event) -> bool:
@@ -230,6 +242,9 @@ async def _serve(
             raise SquallError(str(error)) from error
         except StoreError as error:
             raise SquallError(f"lost ZooKeeper during startup: {error}") from error
+        if isinstance(nimbus.access, SecuredAccess):
+            look = functools.partial(_end_stale, servers, nimbus.access.ended)
+            nimbus.tasks.every("proofs", _PROOFS_SECS, look)
         log.info("nimbus_started", host=host, port=port, pid=os.getpid())
         watch_loop()
         if reporters is not None:

@@ -8,6 +8,7 @@ async with ThriftClient(storm.Nimbus, "127.0.0.1", 6627) as nimbus:
 import asyncio
 import contextlib
 import ssl
+import time
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,6 +24,10 @@ from squall_thrift.serving.off_loop import LARGE_BYTES, off_loop_if
 from squall_thrift.wire import ProtocolError
 
 __all__ = ["ThriftApplicationError", "ThriftClient", "ThriftTransportError"]
+
+
+# How often a client looks at what its credentials go by.
+_LOOK_SECS = 2.0
 
 
 class ThriftTransportError(Exception):
@@ -98,7 +103,10 @@ def _why(error: Exception, credentials: Credentials | None) -> str:
 
 class ThriftClient:
     """A client of one service. After a ThriftTransportError the connection is closed, and later
-    calls raise the same error: connect again with a new client."""
+    calls raise the same error: connect again with a new client.
+
+    When what its `credentials` go by has changed (another CA, another certificate of its own), it
+    connects again by itself before its next call: neither side goes by what it believed before."""
 
     def __init__(
         self,
@@ -119,6 +127,8 @@ class ThriftClient:
         self._frame_bytes_max = frame_bytes_max
         self._connect_timeout_secs = connect_timeout_secs
         self._credentials = credentials
+        self._context: ssl.SSLContext | None = None  # of the credentials when it connected
+        self._look_at = 0.0  # monotonic
         self._sequence_id = 0
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._lock = asyncio.Lock()
@@ -143,6 +153,7 @@ class ThriftClient:
     async def connect(self) -> None:
         """Open the connection, in place of an open one. Raises ThriftTransportError."""
         await self.close()
+        self._context = self._present_context()
         streams = await open_proved(
             self._host,
             self._port,
@@ -152,6 +163,23 @@ class ThriftClient:
         )
         self._streams = streams
         self._sequence_id = 0
+
+    def _present_context(self) -> ssl.SSLContext | None:
+        """What the credentials go by now; None if that cannot be said."""
+        self._look_at = time.monotonic() + _LOOK_SECS
+        try:
+            return None if self._credentials is None else self._credentials.context
+        except RefusedError:
+            return None
+
+    async def _follow(self) -> None:
+        """Connect again if the credentials go by other files than when it connected. Raises
+        ThriftTransportError."""
+        if self._credentials is None or time.monotonic() < self._look_at:
+            return
+        context = self._present_context()
+        if context is not None and context is not self._context:
+            await self.connect()
 
     async def close(self) -> None:
         """Close the connection; a call in progress fails."""
@@ -183,6 +211,8 @@ class ThriftClient:
                 if reader.at_eof() or writer.is_closing():
                     await self.close()
                     raise self._error("the peer has closed the connection", sent=False)
+                await self._follow()
+                reader, writer = self._streams
                 self._sequence_id = self._sequence_id % 0x7FFFFFFF + 1
                 message = messages.serialize(MessageType.CALL, operation, self._sequence_id, body)
                 sent = True

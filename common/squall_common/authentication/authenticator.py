@@ -50,6 +50,7 @@ class Proved:
     token: Token | None = None
     serial: int | None = None
     worker: WorkerToken | None = None
+    issuers: tuple[x509.Certificate | None, ...] = ()  # the CAs behind what it showed
     groups: frozenset[str] = frozenset()  # that its token names
     # Of a user of the legacy port: what tells whether the user's secret is still the same.
     secret: bytes | None = None
@@ -158,6 +159,10 @@ class PeerAuthenticator:
 
     def ended(self, proved: Proved) -> str | None:
         """Why what a peer has proved counts no longer, though its connection stays; or None."""
+        trusted = self._trusted.ca.certificates
+        for issuer in proved.issuers:
+            if issuer not in trusted:
+                return f"the CA behind the proof of {proved.caller} is trusted no longer"
         if proved.serial is not None and proved.serial in self._revoked.serials():
             return f"the certificate of {proved.caller} was revoked"
         revocations = self._revoked.tokens()
@@ -184,7 +189,7 @@ class PeerAuthenticator:
             raise RefusedError(f"the certificate of {holder.role.value}:{holder.name} was revoked")
         ends = found.not_valid_after_utc.timestamp()
         caller = Principal(holder.role, holder.name, Channel.CERTIFICATE, host=host, expires=ends)
-        return Proved(caller, serial=holder.serial)
+        return Proved(caller, serial=holder.serial, issuers=(holder.issuer,))
 
     async def _by_text(self, text: str, certificate: bytes | None, host: str) -> Proved:
         """A token, of a user or of a worker."""
@@ -192,7 +197,8 @@ class PeerAuthenticator:
             worker = verify_worker_token(text, self._trust, self._now())
             if (why := self._worker_ended(worker)) is not None:
                 raise RefusedError(why)
-            return Proved(worker_principal(worker, host), worker=worker)
+            caller = worker_principal(worker, host)
+            return Proved(caller, worker=worker, issuers=(worker.issuer,))
         revocations = self._revoked.tokens()
         if revocations is None:
             raise RefusedError("this daemon accepts certificates only")
@@ -202,7 +208,8 @@ class PeerAuthenticator:
                 raise RefusedError(f"the tokens of {user.token.user} were revoked")
             return replace(self._by_token(user.token, certificate, host), groups=user.groups)
         token = verify_token(text, self._trust, revocations, self._now())
-        return self._by_token(token, certificate, host)
+        proved = self._by_token(token, certificate, host)
+        return replace(proved, issuers=(token.issuer, *proved.issuers))
 
     def _by_token(self, token: Token, certificate: bytes | None, host: str) -> Proved:
         """A token that a daemon shows for its user, beside its own certificate: the call is the
@@ -213,7 +220,7 @@ class PeerAuthenticator:
             return Proved(user, token=token)
         ends = min(user.expires or math.inf, carrier.caller.expires or math.inf)
         caller = replace(user, real=carrier.caller, expires=ends)
-        return Proved(caller, token=token, serial=carrier.serial)
+        return Proved(caller, token=token, serial=carrier.serial, issuers=carrier.issuers)
 
     async def _acting(self, caller: Principal, name: str) -> Principal:
         """The user `name`, whom the caller may act for. Raises RefusedError."""

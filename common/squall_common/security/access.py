@@ -76,14 +76,14 @@ class SecuredAccess:
     ) -> None:
         self.acls = acls
         self._audit = audit
-        self._ended = ended
+        self.ended = ended
         self._now = now
 
     def authorize(self, call: Call, permission: str) -> None:
         """Decide on a call on the cluster. One on an object is only looked at: whether its caller
         may call at all. Raises AuthorizationException."""
         caller = caller_of(call)
-        why = None if call.identity is None else self._ended(call.identity)
+        why = None if call.identity is None else self.ended(call.identity)
         if why is not None:
             self._refuse(call, permission, None, Denied(why))
         if permission == PUBLIC and caller is not None:
@@ -154,7 +154,7 @@ class NodeAccess(SecuredAccess):
 
     def authorize(self, call: Call, permission: str) -> None:
         """Decide on a call. Raises AuthorizationException."""
-        why = None if call.identity is None else self._ended(call.identity)
+        why = None if call.identity is None else self.ended(call.identity)
         if why is not None:
             self._refuse(call, permission, self._node, Denied(why))
         self._decide(call, permission, self._node)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -218,6 +218,8 @@ class Holder:
     role: Role
     name: str
     serial: int
+    # The CA that has issued it, or None where that was not asked.
+    issuer: x509.Certificate | None = field(default=None, compare=False, repr=False)
 
 
 def read_certificate(pem: bytes) -> x509.Certificate:
@@ -283,7 +285,8 @@ def issuer_of(certificate: x509.Certificate, ca: Anchor) -> x509.Certificate | N
 def check_issued(certificate: x509.Certificate, ca: Anchor, cluster: str, at: float) -> Holder:
     """Whose certificate it is, if a CA that is trusted has issued it and it is valid at a time.
     Whether it was revoked is not asked here. Raises CertificateError, IdentityError."""
-    if issuer_of(certificate, ca) is None:
+    issuer = issuer_of(certificate, ca)
+    if issuer is None:
         raise CertificateError("the cluster's CA has not issued the certificate")
     when = datetime.datetime.fromtimestamp(at, datetime.UTC)
     if when < certificate.not_valid_before_utc:
@@ -304,7 +307,7 @@ def check_issued(certificate: x509.Certificate, ca: Anchor, cluster: str, at: fl
     if constraints.value.ca:
         raise CertificateError("it is a CA's certificate")
     role, name = parse_identity(uris, cluster)
-    return Holder(role, name, certificate.serial_number)
+    return Holder(role, name, certificate.serial_number, issuer)
 
 
 def hosts_of(certificate: x509.Certificate) -> set[str]:

@@ -26,6 +26,7 @@ from squall_common.security.certificates import (
     Anchor,
     Authorities,
     CertificateError,
+    Holder,
     authorities_of,
     check_issued,
     issuer_of,
@@ -124,6 +125,7 @@ class _Endorsed:
     serial: int
     not_before: float
     not_after: float
+    issuer: x509.Certificate | None  # of the certificate that endorses it
 
 
 class Trust:
@@ -167,7 +169,7 @@ class Trust:
             raise SignatureError("it was signed outside the time of its key")
         if payload.get("cluster") != self.cluster:
             raise SignatureError(f"it is of cluster {payload.get('cluster')!r}")
-        return Signed(payload, endorsed.nimbus, at)
+        return Signed(payload, endorsed.nimbus, at, endorsed.issuer)
 
     def _endorsed(self, text: str, at: float) -> _Endorsed:
         """The key of an endorsement whose certificate was valid `at`. What is kept is only what the
@@ -191,7 +193,7 @@ class Trust:
             if not isinstance(public, jws.PublicKey):
                 raise SignatureError("its endorsement is of an unknown kind of key")
             payload = jws.verify(parsed, public, typ=_ENDORSEMENT)
-            found = _read_endorsement(payload, self.cluster, holder.name, holder.serial)
+            found = _read_endorsement(payload, self.cluster, holder)
             if len(self._cache) >= _CACHED_MAX:
                 self._cache.clear()
             self._cache[text] = found
@@ -205,6 +207,7 @@ class Signed:
     payload: Mapping[str, Any]
     nimbus: str
     at: float
+    issuer: x509.Certificate | None  # the CA that it stands on
 
 
 def verify_by_ca(text: str, ca: Anchor, *, typ: str) -> Mapping[str, Any]:
@@ -233,9 +236,7 @@ def is_by_newest(text: str, ca: Authorities) -> bool:
     return issuer_of(certificate, ca.newest) is not None
 
 
-def _read_endorsement(
-    payload: Mapping[str, Any], cluster: str, nimbus: str, serial: int
-) -> _Endorsed:
+def _read_endorsement(payload: Mapping[str, Any], cluster: str, holder: Holder) -> _Endorsed:
     if payload.get("cluster") != cluster:
         raise SignatureError("its key is endorsed for another cluster")
     try:
@@ -247,10 +248,11 @@ def _read_endorsement(
         public,
         key_id(public),
         use,
-        nimbus,
-        serial,
+        holder.name,
+        holder.serial,
         _number(payload, "nbf"),
         _number(payload, "exp"),
+        holder.issuer,
     )
 
 

@@ -13,8 +13,10 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
+
+from cryptography import x509
 
 from squall_common.security.actions import ACTIONS
 from squall_common.security.identity import (
@@ -54,6 +56,8 @@ class Token:
     actions: frozenset[str] | None = None
     topologies: frozenset[str] | None = None
     authority: int = 1  # generation of the CA that stands behind it; in the register alone
+    # That CA, of one that was verified here.
+    issuer: x509.Certificate | None = field(default=None, compare=False, repr=False)
 
     @property
     def scope(self) -> Scope:
@@ -131,7 +135,7 @@ def verify_token(text: str, trust: Trust, revocations: Revocations, now: float) 
     """What a token says, if it is valid now. Raises TokenError."""
     try:
         signed = trust.verify(text, TYP, Use.TOKEN)
-        token = _read(signed.payload, trust.cluster)
+        token = replace(_read(signed.payload, trust.cluster), issuer=signed.issuer)
     except SignatureError as error:
         raise TokenError(f"token: {error}") from None
     if token.issued > now + LEEWAY_SECS:

@@ -10,8 +10,10 @@ user's token, of a type of its own: where one counts, the other does not.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from cryptography import x509
 
 from squall_common.security import jws
 from squall_common.security.identity import Channel, IdentityError, Principal, Role, check_name
@@ -37,6 +39,8 @@ class WorkerToken:
     port: int
     issued: int
     expires: int
+    # The CA that stands behind it, of one that was verified here.
+    issuer: x509.Certificate | None = field(default=None, compare=False, repr=False)
 
 
 def make_worker_token(
@@ -91,7 +95,7 @@ def verify_worker_token(text: str, trust: Trust, now: float) -> WorkerToken:
     """What a token says, if its signature and its time are right. Raises TokenError."""
     try:
         signed = trust.verify(text, _TYP, Use.TOKEN)
-        token = _read(signed.payload, trust.cluster)
+        token = replace(_read(signed.payload, trust.cluster), issuer=signed.issuer)
     except (SignatureError, IdentityError) as error:
         raise TokenError(f"worker token: {error}") from None
     if token.issued > now + LEEWAY_SECS:

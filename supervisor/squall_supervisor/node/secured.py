@@ -4,9 +4,8 @@ certificates."""
 from __future__ import annotations
 
 import asyncio
-import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,13 +95,19 @@ class SecuredServer:
         self._tasks = BackgroundTasks(
             lambda task, error: log.error("task_crashed", task=task, exc_info=error)
         )
-        self.make: Callable[..., ThriftServer] = functools.partial(
-            ThriftServer,
-            authorizer=NodeAccess(
-                trusted.own.holder.name, audit, ended=authenticator.ended, now=time.time
-            ),
-            authenticator=authenticator,
+        self._authenticator = authenticator
+        self._access = NodeAccess(
+            trusted.own.holder.name, audit, ended=authenticator.ended, now=time.time
         )
+        self._servers: list[ThriftServer] = []
+
+    def make(self, *what: Any, **named: Any) -> ThriftServer:
+        """The server of a service, as `ThriftServer` is made."""
+        server = ThriftServer(
+            *what, **named, authorizer=self._access, authenticator=self._authenticator
+        )
+        self._servers.append(server)
+        return server
 
     def serials(self) -> frozenset[int]:
         """Of certificates that were revoked."""
@@ -116,7 +121,7 @@ class SecuredServer:
         return MetricsReaders(self._trusted, self._options, client, self._audit)
 
     def start(self) -> None:
-        """Begin to look for new revocations."""
+        """Begin to look for new revocations, and for another CA."""
         self._tasks.every("revocations", _REFRESH_SECS, self._refresh)
 
     async def close(self) -> None:
@@ -128,6 +133,8 @@ class SecuredServer:
         why = await asyncio.to_thread(self._revoked.refresh)
         if why is not None and (left_out := self._throttle.left_out("revoked")) is not None:
             log.error("revoked_certificates_refused", reason=why, left_out=left_out)
+        for server in self._servers:
+            server.end_stale(self._authenticator.ended, calls=False)
 
 
 class _Certificates:

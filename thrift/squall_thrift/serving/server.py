@@ -246,10 +246,10 @@ class ThriftServer:
             )
         return address
 
-    def end_stale(self, ended: Callable[[Any], str | None]) -> None:
-        """Hang up on peers whose proof counts no longer, also during a call. `ended` says why one
-        does not, or None."""
-        for connection in list(self._connections):
+    def end_stale(self, ended: Callable[[Any], str | None], *, calls: bool = True) -> None:
+        """Hang up on peers whose proof counts no longer, also during a call; without `calls`, one
+        that is in a call gets its answer. `ended` says why a proof does not count, or None."""
+        for connection in list(self._connections if calls else self._waiting):
             why = None if connection.identity is None else ended(connection.identity)
             if why is not None:
                 log.info("thrift_peer_ended", service=self._name, peer=connection.peer, reason=why)

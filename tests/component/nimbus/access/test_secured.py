@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import struct
 import subprocess
@@ -16,6 +17,8 @@ import pytest
 from tests.support.nimbus_service import eventually, package, topology
 from tests.support.secured_nimbus import Certificates, SecuredNimbus, secured_nimbus
 
+from squall_cli.secure.rotation import Rotation
+from squall_common.security.access import SecuredAccess
 from squall_common.security.acl import (
     ADMIN,
     READ,
@@ -472,6 +475,79 @@ async def test_a_certificate_that_the_ca_has_revoked_ends(
                 pass
         async with running.user("alice") as alice:
             await alice.call("getLeader")
+
+
+async def test_what_stands_on_a_ca_that_is_gone_ends(tmp_path: Path) -> None:
+    """Connections from before the rotation, by a certificate and by a token: one that waits is
+    closed, and a call in between is refused."""
+    certificates = Certificates(tmp_path / "certificates").create()
+    async with secured_nimbus(tmp_path / "nimbus", certificates) as running:
+        tokens, access = running.local.nimbus.tokens, running.local.nimbus.access
+        assert tokens is not None
+        assert isinstance(access, SecuredAccess)
+        async with contextlib.AsyncExitStack() as stack:
+            mallory = await stack.enter_async_context(running.user("mallory"))
+            token = await mallory.call("createToken", None, 3600, "", None, None)
+            program = await stack.enter_async_context(running.client(certificates.by_token(token)))
+            certificates.turn(certificates.folder / "nimbus-n1.pem")
+            await tokens.refresh()
+            for one in (mallory, program):  # both CAs are trusted
+                running.server.end_stale(access.ended, calls=False)
+                await one.call("getLeader")
+            Rotation(certificates.authority).end()
+            await tokens.refresh()
+            for one in (mallory, program):
+                with pytest.raises(storm.AuthorizationException):
+                    await one.call("getLeader")
+            assert "is trusted no longer" in audit(running)[-1]["reason"]
+            running.server.end_stale(access.ended, calls=False)
+            for one in (mallory, program):
+                with pytest.raises(ThriftTransportError, match="closed the connection"):
+                    await one.call("getLeader")
+            assert running.server.connections == 0
+
+
+async def test_a_client_connects_again_when_its_files_have_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So what it holds open does not end with the old CA, and it goes on with no server of that."""
+    monkeypatch.setattr("squall_thrift.client._LOOK_SECS", 0.0)
+    monkeypatch.setattr("squall_common.authentication.files._FOLLOW_SECS", 0.0)
+    certificates = Certificates(tmp_path / "certificates").create()
+    async with secured_nimbus(tmp_path / "nimbus", certificates) as running:
+        tokens, access = running.local.nimbus.tokens, running.local.nimbus.access
+        assert tokens is not None
+        assert isinstance(access, SecuredAccess)
+        async with running.user("alice") as alice:
+            await alice.call("getLeader")
+            streams = alice._streams
+            await alice.call("getLeader")
+            assert alice._streams is streams
+            folder = certificates.folder
+            certificates.turn(folder / "nimbus-n1.pem", folder / "user-alice.pem")
+            await tokens.refresh()
+            await alice.call("getLeader")
+            assert alice._streams is not streams
+            Rotation(certificates.authority).end()
+            # Nimbus goes by both CAs still, so for whom it is known by the new one nothing changes.
+            await alice.call("getLeader")
+
+
+async def test_a_client_leaves_a_server_that_only_the_old_ca_stands_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("squall_thrift.client._LOOK_SECS", 0.0)
+    monkeypatch.setattr("squall_common.authentication.files._FOLLOW_SECS", 0.0)
+    certificates = Certificates(tmp_path / "certificates").create()
+    async with secured_nimbus(tmp_path / "nimbus", certificates) as running:
+        async with running.user("alice") as alice:
+            token = await alice.call("createToken", None, 3600, "", None, None)
+        async with running.client(certificates.by_token(token)) as client:
+            certificates.turn()
+            await client.call("getLeader")
+            Rotation(certificates.authority).end()
+            with pytest.raises(ThriftTransportError, match="its certificate is not accepted"):
+                await client.call("getLeader")
 
 
 async def test_who_may_act_for_others_does_so_as_them(

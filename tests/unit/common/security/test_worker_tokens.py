@@ -35,7 +35,9 @@ def test_it_names_the_slot_and_the_owner(prod: Signers) -> None:
     made = token()
     text = sign_worker_token(made, prod.tokens)
     assert is_worker_token(text)
-    assert verify_worker_token(text, prod.trust, NOW + 5) == made
+    verified = verify_worker_token(text, prod.trust, NOW + 5)
+    assert verified == made
+    assert verified.issuer == prod.ca.certificate
     caller = worker_principal(made, "10.0.0.1")
     assert str(caller) == f"worker:{ID}/node-1:6700"
     assert caller.role is Role.WORKER
