@@ -12,6 +12,7 @@ make it: it is made here, without content, for the topology of that name that li
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -87,7 +88,7 @@ class ZooKeeperLists:
         self._throttle = Throttle()
         self._lists.opened, self._lists.records = self._opened, self._records
 
-    async def prepare(self, topology_id: str, conf: Mapping[str, Any]) -> None:
+    async def prepare(self, topology_id: str, conf: Mapping[str, Any], term: Fence) -> None:
         """Before a topology is created: decide whether its nodes are open, and hand over the record
         of its checkpoints. Raises StoreError."""
         if not self._store.makes_lists:
@@ -97,7 +98,7 @@ class ZooKeeperLists:
         path = record_path(topology_id, conf)
         if path is not None:
             self._records[path] = topology_id
-            await self._hand_over(path)
+            await self._hand_over(path, term)
 
     async def settle(self, term: Fence) -> None:
         """Close what can be closed, and look through the nodes when that is due. Raises
@@ -118,8 +119,8 @@ class ZooKeeperLists:
             return
         held = {*self._known, *self._opened, *self._records.values()} - set(self._submitting)
         live = set(await self._state.topology_ids())
-        await self._learn(live, closing=closing)
-        await self._forget(held - live)
+        await self._learn(live, term, closing=closing)
+        await self._forget(held - live, term)
         await self._close_topologies(supervisors)
         now = self._clock.monotonic()
         if closing:
@@ -128,7 +129,7 @@ class ZooKeeperLists:
         if now >= self._walk_at:
             is_first = self._walk_at == 0.0
             self._walk_at = float("inf")
-            await self._walk_or_again()
+            await self._walk_or_again(term)
             self._walk_at = now + (AGAIN_SECS if is_first else WALK_SECS)
             if closing:
                 log.info("zookeeper_closed", open_topologies=",".join(sorted(self._opened)))
@@ -147,7 +148,7 @@ class ZooKeeperLists:
         found = await self._state.assignment(topology_id)
         return set() if found is None else {slot.node for slot in found[0].executor_slot.values()}
 
-    async def _learn(self, live: Collection[str], *, closing: bool) -> None:
+    async def _learn(self, live: Collection[str], term: Fence, *, closing: bool) -> None:
         """Find out of each topology whether it is open, and which record it has. All are open
         that were there before the cluster is closed, also those whose code is not here yet."""
         unlearned = False
@@ -166,7 +167,7 @@ class ZooKeeperLists:
             if path is not None:
                 self._records[path] = topology_id
                 if not closing:
-                    await self._hand_over(path)
+                    await self._hand_over(path, term)
             self._known.add(topology_id)
             self._confs[topology_id] = conf
         if self._unlearned and not unlearned:
@@ -179,7 +180,7 @@ class ZooKeeperLists:
         except NoNodeError:
             return False
 
-    async def _forget(self, gone: Collection[str]) -> None:
+    async def _forget(self, gone: Collection[str], term: Fence) -> None:
         """Take the records from topologies that ended, or were never created; the records
         themselves stay."""
         if not self._opened.isdisjoint(gone):
@@ -190,7 +191,7 @@ class ZooKeeperLists:
         for path, topology_id in list(self._records.items()):
             if topology_id in gone:
                 del self._records[path]
-                await self._set(path)
+                await self._set(path, term)
 
     async def _close_topologies(self, supervisors: Mapping[str, SupervisorInfo]) -> None:
         for topology_id in sorted(self._opened & self._known):
@@ -207,36 +208,41 @@ class ZooKeeperLists:
             self._walk_at = 0.0
             log.info("topology_closed_in_zookeeper", topology_id=topology_id)
 
-    async def _hand_over(self, path: str) -> None:
+    async def _hand_over(self, path: str, term: Fence) -> None:
         """Give a record of checkpoints to its topology; make it first if there is none."""
         if self._lists.of(path) != OPEN:
+            await term.transaction([])
             try:
                 await self._store.create(path, paths.NO_RECORD)
                 return
             except NodeExistsError:
                 pass
-        await self._set(path)
+        await self._set(path, term)
 
-    async def _set(self, path: str) -> None:
+    async def _set(self, path: str, term: Fence) -> None:
+        """Write a node's list as the leader. ZooKeeper takes no lists in a transaction, so that the
+        term is confirmed just before."""
+        await term.transaction([])
         try:
             await self._store.set_access_list(path, self._lists.of(path))
         except NoNodeError:
             pass
 
-    async def _walk_or_again(self) -> None:
+    async def _walk_or_again(self, term: Fence) -> None:
         try:
-            await self._walk()
+            await self._walk(term)
         except BaseException:
             self._walk_at = 0.0
             raise
 
-    async def _walk(self) -> None:
+    async def _walk(self, term: Fence) -> None:
         """Put right the list of each node, the upper ones first."""
         for path in list(self._records):
-            await self._hand_over(path)
+            await self._hand_over(path, term)
+        put_right = functools.partial(self._put_right, term)
         level, changed = ["/"], 0
         while level:
-            found = await read_each(level, self._put_right)
+            found = await read_each(level, put_right)
             level = []
             for path, one in found.items():
                 if isinstance(one, NoNodeError):
@@ -255,11 +261,11 @@ class ZooKeeperLists:
         if changed:
             log.info("access_lists_set", nodes=changed)
 
-    async def _put_right(self, path: str) -> tuple[bool, list[str]]:
+    async def _put_right(self, term: Fence, path: str) -> tuple[bool, list[str]]:
         if self._unlearned and path not in self._records and paths.below(paths.CHECKPOINTS, path):
             return False, []  # perhaps of a topology that runs
         wanted = self._lists.of(path)
         wrong = await self._store.access_list(path) != wanted
         if wrong:
-            await self._store.set_access_list(path, wanted)
+            await self._set(path, term)
         return wrong, await self._store.children(path)

@@ -112,10 +112,11 @@ class Submitter:
         submitting: set[str],
         quotas: TopologyQuotas,
         audience_problems: Callable[[Sequence[str], str | None, str], list[str]] = no_audiences,
-        prepare: Callable[[str, Mapping[str, Any]], Awaitable[None]] | None = None,
+        prepare: Callable[[str, Mapping[str, Any], Fence], Awaitable[None]] | None = None,
         record_event: Callable[[str, str, str], None] = lambda topology_id, name, text: None,
     ) -> None:
-        """`prepare` is awaited with a topology's id and configuration before it is created."""
+        """`prepare` is awaited with a topology's id and configuration, as the leader, before it is
+        created."""
         self._record_event = record_event
         self._state = state
         self._topology_store = topology_store
@@ -322,7 +323,7 @@ class Submitter:
             await self._replication.publish(stored, fence)
             base = self._base(submission, topology)
             if self._prepare is not None:
-                await self._prepare(topology.id, topology.conf)
+                await self._prepare(topology.id, topology.conf, fence)
             await self._state.create_topology(topology.id, base, guard=fence)
         except (ConnectionLostError, NotLeaderError):
             # A write on its way may still arrive. (The same holds if this task is cancelled.) The

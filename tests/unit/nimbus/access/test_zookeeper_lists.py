@@ -12,6 +12,7 @@ from squall_common.cluster import paths
 from squall_common.cluster.access.digests import Digests, new_payload
 from squall_common.cluster.access.lists import OPEN, AccessList, is_open
 from squall_common.cluster.access.opened import META_KEY
+from squall_common.cluster.leader import NotLeaderError
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import AccessDeniedError, Op, Store
 from squall_common.cluster.stores.memory import MemoryEnsemble, MemoryStore
@@ -27,7 +28,12 @@ RECORD = paths.checkpoints("words", "s3://bucket/x")
 
 
 class Term:
-    async def transaction(self, ops: Sequence[Op]) -> None: ...
+    def __init__(self) -> None:
+        self.over = False
+
+    async def transaction(self, ops: Sequence[Op]) -> None:
+        if self.over:
+            raise NotLeaderError("the term is over")
 
 
 class Nimbus:
@@ -61,7 +67,7 @@ class Nimbus:
 
     async def submit(self, topology_id: str, conf: dict[str, Any], *nodes: str) -> None:
         self.confs[topology_id] = conf
-        await self.lists.prepare(topology_id, conf)
+        await self.lists.prepare(topology_id, conf, self.term)
         await create(self.state, topology_id, *nodes)
 
     def wanted(self, path: str) -> AccessList:
@@ -228,7 +234,7 @@ async def test_a_submission_that_failed_leaves_nothing_open(ensemble: MemoryEnse
     nimbus = await begin(ensemble)
     await supervisor(nimbus.state, "old", None)
     nimbus.submitting.add(A)
-    await nimbus.lists.prepare(A, CHECKPOINTS)
+    await nimbus.lists.prepare(A, CHECKPOINTS, nimbus.term)
     await nimbus.settle()
     assert nimbus.store_lists.of(paths.CHECKPOINTS) == OPEN  # it is not over yet
     nimbus.submitting.discard(A)
@@ -293,6 +299,34 @@ async def test_a_walk_that_was_cut_short_is_done_again(
     await supervisor(second.state, "one", [])
     await second.settle()
     await assert_closed(second)
+
+
+async def test_a_leader_whose_term_is_over_writes_no_lists(
+    ensemble: MemoryEnsemble, stranger: ClusterState
+) -> None:
+    """It was paused: another one leads, for whom the topology of this name is another one."""
+    await create(stranger, A, "one")
+    await supervisor(stranger, "one", [])
+    digests = Digests((new_payload(),))
+    stale = await begin(ensemble, digests)
+    stale.confs[A] = CHECKPOINTS
+    await stale.settle()
+    lists = {path: await stale.store.access_list(path) for path in await tree(stale.store)}
+    assert RECORD in lists
+    # The next leader has given the record to another topology.
+    moved = digests.for_daemon().lists
+    moved.records = {RECORD: "words-2-18"}
+    await stale.store.set_access_list(RECORD, moved.of(RECORD))
+    stale.term.over = True
+    stale.clock.advance(WALK_SECS)
+    with pytest.raises(NotLeaderError):
+        await stale.settle()
+    with pytest.raises(NotLeaderError):
+        await stale.lists.prepare("words-3-19", CHECKPOINTS, stale.term)
+    await stale.state.remove_topology(A)
+    with pytest.raises(NotLeaderError):
+        await stale.settle()
+    assert await stale.store.access_list(RECORD) == moved.of(RECORD)
 
 
 async def test_a_topology_of_a_closed_cluster_is_closed_from_the_start(
