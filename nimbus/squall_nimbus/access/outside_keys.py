@@ -116,6 +116,7 @@ class OutsideKeys:
         self._own: list[OutsideKey] = []
         self._text = ""  # what this Nimbus has published, as ZooKeeper has it
         self._published: frozenset[str] = frozenset()
+        self._first = ""  # a key that may begin at once, unless another Nimbus has one
         self._texts: dict[str, tuple[int, str]] = {}  # of others, with the time of each
         self._throttle = Throttle()
 
@@ -149,8 +150,24 @@ class OutsideKeys:
         others = bool(served(self.publications(), self.issuer, now))
         begins = next_begins(own, others, now)
         if begins is not None:
-            own.append(await asyncio.to_thread(_make, begins))
-            log.info("outside_key_made", kid=own[-1].public.kid, begins=begins)
+            own.append(await asyncio.to_thread(_make, int(now) + AHEAD_SECS))
+            self._first = own[-1].public.kid if begins <= now else ""
+        await self._publish(own, last, now)
+        if self._first:
+            # Two that start together both found none. Of two writes the later one's Nimbus sees the
+            # other's here, before it has signed anything: its key waits, as a second one does.
+            last, self._text = await self._look()
+            kids = {one.public.kid for one in own}
+            if all(one.kid in kids for one in served(self.publications(), self.issuer, now)):
+                own = [_at_once(one, now) if one.public.kid == self._first else one for one in own]
+                await self._publish(own, last, now)
+            self._first = ""
+        if begins is not None:
+            log.info("outside_key_made", kid=own[-1].public.kid, begins=own[-1].public.begins)
+        self._published = frozenset(one.public.kid for one in own)
+
+    async def _publish(self, own: list[OutsideKey], last: Publication | None, now: float) -> None:
+        """Keep these keys, and show their public parts; `last` is what this Nimbus shows."""
         if own != self._own:
             await asyncio.to_thread(write_atomic, self._file, _to_json(own), mode=0o600)
             self._own = own
@@ -161,7 +178,6 @@ class OutsideKeys:
             text = publication.sign(self._keys.key(Use.RECORD), now)
             await self._state.put_outside_keys(self._name, text.encode())
             self._text = text
-        self._published = frozenset(one.kid for one in public)
 
     def texts(self) -> list[str]:
         """What each Nimbus has published, as it was signed."""
@@ -222,6 +238,11 @@ def _make(begins: int) -> OutsideKey:
     private = generate_private_key(_E, BITS)
     public = PublicKey.of(private.public_key(), begins, begins + SIGNS_SECS)
     return OutsideKey(public, private)
+
+
+def _at_once(key: OutsideKey, now: float) -> OutsideKey:
+    public = replace(key.public, begins=int(now), ends=int(now) + SIGNS_SECS)
+    return replace(key, public=public)
 
 
 def _to_json(keys: Sequence[OutsideKey]) -> bytes:

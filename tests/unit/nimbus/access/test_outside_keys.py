@@ -98,8 +98,9 @@ async def test_a_key_signs_only_after_it_was_published(cluster: Cluster) -> None
     await nimbus.refresh()
     assert nimbus.signing_key().public.kid in cluster.served(nimbus)
     # Nothing has changed: nothing is written.
+    writes = cluster.state.writes
     await nimbus.refresh()
-    assert cluster.state.writes == 1
+    assert cluster.state.writes == writes
 
 
 async def test_a_restart_keeps_the_key_and_nobody_else_reads_it(cluster: Cluster) -> None:
@@ -163,6 +164,63 @@ async def test_the_key_of_a_second_nimbus_signs_when_foreign_parties_have_read_i
     assert len(cluster.served(first)) == len(cluster.served(second)) == 2
     cluster.clock.advance(AHEAD_SECS)
     assert second.signing_key().public.kid in cluster.served(first)
+
+
+@pytest.mark.parametrize("away", [False, True])
+async def test_of_two_that_start_together_only_the_first_signs_at_once(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, away: bool
+) -> None:
+    """Both have found no keys. A foreign party that read the first one's keeps them for minutes,
+    and would refuse what the second one signs."""
+    first, second = cluster.nimbus("n1"), cluster.nimbus("n2")
+    found, put = State.outside_keys, State.put_outside_keys
+    looks = 0
+
+    async def outside_keys(state: State) -> dict[str, bytes]:
+        nonlocal looks
+        looks += 1
+        return {} if looks == 1 else await found(state)
+
+    async def put_outside_keys(state: State, nimbus: str, text: bytes) -> None:
+        if nimbus == "n2" and not state.texts:
+            monkeypatch.setattr(State, "put_outside_keys", put)
+            await first.refresh()
+            if away:
+                raise StoreError("away")
+        await put(state, nimbus, text)
+
+    monkeypatch.setattr(State, "outside_keys", outside_keys)
+    monkeypatch.setattr(State, "put_outside_keys", put_outside_keys)
+    if away:
+        with pytest.raises(StoreError):
+            await second.refresh()
+    await second.refresh()
+    await first.refresh()
+    key = first.signing_key().public.kid
+    with pytest.raises(SquallError, match="begins to sign in 600 s"):
+        second.signing_key()
+    assert len(cluster.served(first)) == len(cluster.served(second)) == 2
+    cluster.clock.advance(AHEAD_SECS)
+    assert second.signing_key().public.kid in cluster.served(first)
+    assert first.signing_key().public.kid == key
+
+
+async def test_the_first_key_signs_at_once_also_if_it_could_not_be_published_at_first(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nimbus = cluster.nimbus()
+
+    async def put_outside_keys(state: State, nimbus: str, text: bytes) -> None:
+        raise StoreError("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(State, "put_outside_keys", put_outside_keys)
+        with pytest.raises(StoreError):
+            await nimbus.refresh()
+    with pytest.raises(SquallError, match="not published"):
+        nimbus.signing_key()
+    await nimbus.refresh()
+    assert nimbus.signing_key().public.kid in cluster.served(nimbus)
 
 
 async def test_a_disk_that_was_lost_takes_no_token_back(cluster: Cluster) -> None:
@@ -295,6 +353,7 @@ async def test_what_the_old_ca_stands_for_is_published_again(
     )
     await nimbus.refresh()
     key = nimbus.signing_key().public
+    before = cluster.state.writes
     own.turn(tmp_path / "certificates" / "nimbus-n1.pem")
     assert trusted.refresh() is None
     await nimbus.refresh()
@@ -302,4 +361,4 @@ async def test_what_the_old_ca_stands_for_is_published_again(
     published = Publication.verify(cluster.state.texts["n1"].decode(), newest)
     assert published.keys == (key,)
     await nimbus.refresh()
-    assert cluster.state.writes == 2
+    assert cluster.state.writes == before + 1
