@@ -15,6 +15,7 @@ import asyncio
 import enum
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
 from squall_common.authentication.authenticator import Proved
@@ -24,6 +25,9 @@ from squall_nimbus.legacy.gss import GssError
 from squall_thrift.serving.authentication import Accepted, Challenge, RefusedError
 
 MECHANISM: Final = "GSSAPI"
+# The library waits for files (the keytab, the replay cache): strangers who make it wait keep no
+# other work of Nimbus from its threads.
+_THREADS = 4
 _NO_LAYER = b"\x01\x00\x00\x00"
 _PRINCIPAL = re.compile(r"([^/@\\]+)@([^/@\\]+)")
 
@@ -77,6 +81,12 @@ class KerberosLogin:
         self.realm = realm
         self.short_names = short_names
         self.now = now
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="gss")
+
+    async def in_thread(self, call: Callable[[bytes], bytes], data: bytes) -> bytes:
+        """Make a call of the library in one of the few threads that are for this alone. A peer that
+        is given up while it waits for one (`AUTHENTICATION_SECS`) takes none."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call, data)
 
     def begin(self, host: str) -> KerberosDialogue:
         return KerberosDialogue(self, host)
@@ -123,7 +133,7 @@ class KerberosDialogue:
         if not token:  # RFC 4752, section 3.2: a client without an initial response
             self._turn = _Turn.TOKEN
             return Challenge(b"")
-        answer = await asyncio.to_thread(self._context.accept, token)
+        answer = await self._login.in_thread(self._context.accept, token)
         if not answer:
             return await self._layers()
         self._turn = _Turn.READY
@@ -131,11 +141,11 @@ class KerberosDialogue:
 
     async def _layers(self) -> Challenge:
         self._turn = _Turn.CHOICE
-        return Challenge(await asyncio.to_thread(self._context.wrap, _NO_LAYER))
+        return Challenge(await self._login.in_thread(self._context.wrap, _NO_LAYER))
 
     async def _choice(self, response: bytes) -> Accepted:
         login, principal = self._login, self._context.peer
-        choice = await asyncio.to_thread(self._context.unwrap, response)
+        choice = await login.in_thread(self._context.unwrap, response)
         if choice[:4] != _NO_LAYER:
             raise RefusedError("GSSAPI: the peer asks for a security layer")
         try:

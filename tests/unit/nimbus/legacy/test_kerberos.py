@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+import threading
 from dataclasses import dataclass
 
 import pytest
@@ -41,12 +44,15 @@ class FakeContext:
 
 
 def dialogue(context: FakeContext, *, short: bool = True) -> KerberosDialogue:
+    return login_with(context, short=short).begin("10.0.0.7")
+
+
+def login_with(context: FakeContext, *, short: bool = True) -> KerberosLogin:
     acls = ClusterAcl(admins=Members(frozenset({"root"}), frozenset({"admins"})))
     principals = UserPrincipals(acls, Groups(fixed_groups({"ops": ["admins"], "alice": ["dev"]})))
-    login = KerberosLogin(
+    return KerberosLogin(
         lambda: context, principals, realm="PROD", short_names=short, now=lambda: NOW
     )
-    return login.begin("10.0.0.7")
 
 
 async def finished(talk: KerberosDialogue, choice: bytes) -> Proved:
@@ -63,6 +69,32 @@ async def test_a_principal_becomes_a_user_until_its_ticket_ends(name: bytes) -> 
     assert (str(caller), caller.channel) == ("user:alice", Channel.KERBEROS)
     assert (caller.groups, caller.host) == (frozenset({"dev"}), "10.0.0.7")
     assert caller.expires == NOW + 600
+
+
+async def test_logins_that_hang_in_the_library_keep_no_other_threads() -> None:
+    """The replay cache is on a disk that does not answer, and strangers go on to log in."""
+    let_go = threading.Event()
+    begun = itertools.count()
+
+    class Hangs(FakeContext):
+        def accept(self, token: bytes) -> bytes:
+            next(begun)
+            let_go.wait(60)
+            return b""
+
+    login = login_with(Hangs())
+    talks = [asyncio.create_task(login.begin("10.0.0.7").step(b"token")) for _ in range(50)]
+    try:
+        async with asyncio.timeout(10):
+            assert await asyncio.to_thread(int, "1") == 1
+        for talk in talks:  # as after ten seconds
+            talk.cancel()
+        await asyncio.gather(*talks, return_exceptions=True)
+    finally:
+        let_go.set()
+    async with asyncio.timeout(10):
+        assert await login.in_thread(bytes, b"free again") == b"free again"
+    assert next(begun) <= 4
 
 
 async def test_a_client_that_begins_late_and_wants_a_proof_of_the_server() -> None:
