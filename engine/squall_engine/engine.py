@@ -91,7 +91,7 @@ from squall_engine.tasks.built import Built
 from squall_engine.tasks.in_hand import Before, InHand
 from squall_engine.tasks.spout import SpoutTask
 from squall_engine.tasks.thread import ThreadBolt, ThreadSpout
-from squall_engine.timing import Every, Rotation, Ticks, Timer, Timers
+from squall_engine.timing import Every, Rotation, Ticks, Timer, Timers, share_interpreter
 from squall_engine.transport import Grant, Transport
 
 if TYPE_CHECKING:
@@ -331,6 +331,7 @@ class Engine:
         self._happened(EngineEvent.START_REQUESTED)
         self._loop = asyncio.get_running_loop()
         self._thread_id = threading.get_ident()
+        share_interpreter(self._turn_secs)
         try:
             await self._worker_hooks.start(self.conf, WorkerTopologyContext(self.worker_context))
             if self.states is not None:

@@ -1,6 +1,7 @@
 """The door for programs that run tasks."""
 
 import asyncio
+import sys
 import time
 
 import pytest
@@ -100,6 +101,25 @@ async def test_run_until_drained_returns_when_every_message_is_settled(bolt):
         assert engine.is_drained()
     finally:
         await engine.stop(0)
+
+
+async def test_other_threads_ask_for_the_interpreter_within_a_turn():
+    before = sys.getswitchinterval()
+    try:
+        sys.setswitchinterval(0.005)  # Python's default, which is longer than a turn
+        engine = await running(engine_of(Numbers(1), Collects()))
+        try:
+            assert sys.getswitchinterval() == pytest.approx(0.0005)
+        finally:
+            await engine.stop(0)
+        sys.setswitchinterval(0.0002)  # a program has asked for less
+        engine = await running(engine_of(Numbers(1), Collects()))
+        try:
+            assert sys.getswitchinterval() == pytest.approx(0.0002)
+        finally:
+            await engine.stop(0)
+    finally:
+        sys.setswitchinterval(before)
 
 
 async def test_a_condition_that_raises_ends_the_wait_but_not_the_engine():
