@@ -254,8 +254,9 @@ def _set_up(new: NewTask, spout: SpoutTask) -> None:
         host.tracing.of_spout(spout, new.parts)
     pending_max = options.topology_max_spout_pending
     spout.pending_max = None if pending_max is None or not host.plan.acker_tasks else pending_max
-    # A turn visits every task that has something: with a message for each, that is worth the cost.
-    many = max(_CALLS_MIN, len(host.plan.local_tasks))
+    # What a turn emits is divided over the tasks of this worker and those of others: with a message
+    # for each, visiting it (or a section for it) is worth the cost.
+    many = max(_CALLS_MIN, len(host.plan.task_to_component))
     spout.calls_max = options.topology_spout_batch or many
     spout.listens = frozenset(
         call

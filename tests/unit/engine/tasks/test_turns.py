@@ -190,18 +190,20 @@ class Batches(Bolt):
         c.log(tuples[0].source_component, len(tuples))
 
 
+@pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize(
     ("own", "sinks", "most"), [({}, 1, 512), ({}, 600, 602), ({"topology.spout.batch": 3}, 400, 3)]
 )
-def test_a_turn_calls_next_tuple_up_to_the_limit(own, sinks, most):
-    """512 times, or as often as the worker has tasks, or as its own configuration says."""
+def test_a_turn_calls_next_tuple_up_to_the_limit(own, sinks, most, workers):
+    """512 times, or as often as the topology has tasks, here and elsewhere, or as its own
+    configuration says."""
     builder = TopologyBuilder()
     builder.spout("numbers", c.Numbers(2_000), conf=own)
     builder.bolt("many", c.Pass(), parallelism=sinks).shuffle("numbers")
     builder.bolt("batches", Batches()).all("numbers")
     conf = {"topology.acker.executors": 0, "topology.run.turn.ms": 1_000}
-    with EngineCluster(builder.build(), 1, conf) as cluster:
-        (spout,) = cluster.engines[0]._flow.spouts
+    with EngineCluster(builder.build(), workers, conf) as cluster:
+        (spout,) = [spout for engine in cluster.engines for spout in engine._flow.spouts]
         runs = []
         run = spout.run
 

@@ -108,7 +108,7 @@ OPTIONS = (
         whole(1, 1000000),
         None,
         "Largest number of calls of next_tuple in one turn of the run loop. null: 512, or as many "
-        "as the worker has tasks.",
+        "as the topology has tasks.",
         scope=TOPOLOGY | COMPONENT,
         readers=WORKER,
         storm=OURS,
