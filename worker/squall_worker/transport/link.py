@@ -50,6 +50,7 @@ from squall_common.daemon.output.story import Story
 from squall_common.topology.model import WorkerSlot
 from squall_engine.transport import Grant
 from squall_worker.transport.frames import (
+    FRAME_BYTES_TARGET,
     GRANTS_MAX,
     LENGTH_BYTES,
     NO_SESSION,
@@ -75,7 +76,7 @@ from squall_worker.transport.link_table import (
     State,
     Unconfirmed,
 )
-from squall_worker.transport.out_frames import OutFrame, cut, whole
+from squall_worker.transport.out_frames import OutFrame, cut, size_of, whole
 
 # A greeting that was not answered is repeated this soon; each time later, up to GREETING_MAX_SECS.
 GREETING_SECS = 0.05
@@ -96,10 +97,6 @@ RESEND_SECS = 0.2
 _OPEN = (State.GREETING, State.STANDING)
 _UNKNOWN, _STANDING, _LEFT = State.UNKNOWN, State.STANDING, State.LEFT
 _NOTHING, _GAP = Owed.NOTHING, Owed.GAP
-
-
-def _size(section: bytes) -> int:
-    return len(section) + LENGTH_BYTES
 
 
 class Link:
@@ -175,33 +172,42 @@ class Link:
         """Queue sections in order; returns False if there was no room, and then all but the first
         `credited` are dropped. Raises ValueError if one does not fit into any frame (then none of
         them is queued)."""
-        size = 0
-        for section in sections:
-            check_section(section)
-            size += _size(section)
+        sizes = list(map(len, sections))
+        if sizes and max(sizes) > SECTION_BYTES_MAX:
+            for section in sections:
+                check_section(section)
+        size = sum(sizes) + LENGTH_BYTES * len(sizes)
         fits = len(sections) <= credited or self.backlog_bytes + size <= self._backlog_bytes_max
         if not fits:
             self.counts.dropped_overflow += len(sections) - credited
             sections = sections[:credited]
-            size = sum(map(_size, sections))
+            size = size_of(sections)
         self.backlog_bytes += size
         if self.state in _OPEN:
-            self._number(sections)
+            self._number(sections, size)
         else:
             self._waiting.extend(sections)
         return fits
 
-    def _number(self, sections: Iterable[bytes]) -> None:
-        """Put sections into frames. A frame that has not been sent yet takes further sections, so
-        that frames grow while a peer is slow."""
+    def _number(self, sections: Sequence[bytes], size_bytes: int) -> None:
+        """Put sections of that many bytes into frames. A frame that has not been sent yet takes
+        further sections, so that frames grow while a peer is slow."""
+        if not sections:
+            return
         tail = self._frames[self._last] if self._last > self._sent_max else None
+        if tail is None and size_bytes <= FRAME_BYTES_TARGET:
+            tail = self._new_frame(OutFrame())
+        if tail is not None and tail.takes(size_bytes, len(sections)):
+            tail.sections += sections
+            tail.size_bytes += size_bytes
+            return
         for section in sections:
             if len(section) > PART_BYTES:
                 tail = None
                 for out in cut(section):
                     self._new_frame(out)
                 continue
-            size = _size(section)
+            size = len(section) + LENGTH_BYTES
             if tail is None or not tail.takes(size):
                 tail = self._new_frame(OutFrame())
             tail.sections.append(section)
@@ -376,7 +382,7 @@ class Link:
                 sections = self._put_together(frame)
             self._received = frame.sequence
             if sections is not None:
-                size = sum(map(_size, sections))
+                size = size_of(sections)
                 events.append(Delivered(self.peer, frame.sender, frame.sequence, sections, size))
         elif frame.sequence <= self._received:
             self.counts.dropped_repeat += 1
@@ -437,9 +443,10 @@ class Link:
         self._grants.clear()
         self.granted.clear()
         self._grants_due.clear()
-        waiting, self._waiting = self._waiting, deque()
-        self._number(waiting)
-        self._change(Began(self.peer, self.sessions, tuple(waiting)), now, events)
+        waiting = tuple(self._waiting)
+        self._waiting.clear()
+        self._number(waiting, size_of(waiting))
+        self._change(Began(self.peer, self.sessions, waiting), now, events)
 
     def _leave(self, frame: Frame, now: float, events: list[Event]) -> None:
         self._drained = frame.sequence == self._received and not self._parts
@@ -544,7 +551,7 @@ class Link:
             numbers = range(self._acked + 1, self._last + 1) if self.state is not _LEFT else ()
             assert list(self._frames) == list(numbers), f"it keeps the frames {list(self._frames)}"
             unacknowledged = sum(out.size_bytes for out in self._frames.values())
-            backlog = unacknowledged + sum(map(_size, self._waiting))
+            backlog = unacknowledged + size_of(self._waiting)
             assert self.backlog_bytes == backlog, f"{backlog} bytes are unacknowledged"
             assert self._grants_due.keys() <= self._grants.keys(), "a grant that was not given"
 

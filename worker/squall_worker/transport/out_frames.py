@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from squall_worker.transport.frames import (
     FRAME_BYTES_TARGET,
@@ -24,14 +24,19 @@ class OutFrame:
         self.first = first
         self.more = more
 
-    def takes(self, size_bytes: int) -> bool:
-        """Whether a section of this many bytes still fits into this frame."""
+    def takes(self, size_bytes: int, sections: int = 1) -> bool:
+        """Whether sections of this many bytes together still fit into this frame."""
         return (
             self.size_bytes + size_bytes <= FRAME_BYTES_TARGET
-            and len(self.sections) < SECTIONS_MAX
+            and len(self.sections) + sections <= SECTIONS_MAX
             and self.first
             and not self.more
         )
+
+
+def size_of(sections: Collection[bytes]) -> int:
+    """The bytes that sections take in frames."""
+    return sum(map(len, sections)) + LENGTH_BYTES * len(sections)
 
 
 def whole(frames: Iterable[OutFrame]) -> Iterator[bytes]:
