@@ -812,15 +812,16 @@ class Engine:
         assert self._transport is not None
         self._why &= ~_ARRIVED
         arrivals = self._transport.drain(_RECEIVE_BYTES)
+        fence = self._fence
         for arrival in arrivals:
+            accounts = self._flow.accounts_of(arrival.peer, arrival.sessions)
             for section in arrival.sections:
                 kind = section[0] if section else 0
-                fence = self._fence
                 if fence is not None and not fence.admits(arrival.peer, arrival.sessions, section):
                     continue
                 try:
                     if kind == TUPLES:
-                        self._flow.deliver(section, arrival.peer, arrival.sessions)
+                        self._flow.deliver(section, accounts)
                     elif kind == ACKS:
                         self._coordinator.receive_acks(section)
                     elif kind == METRICS:

@@ -132,60 +132,65 @@ class Account:
         return Grant(self.task, self.granted, load)
 
 
+class Accounts(dict[int, Account]):
+    """The accounts of one worker, in one pair of sessions, by task here. Each is made when it is
+    first asked for."""
+
+    __slots__ = ("due", "windows")
+
+    def __init__(self) -> None:
+        self.windows: Mapping[int, int] = {}  # in bytes, by task
+        self.due: dict[int, Account] = {}  # those for which a grant is due
+
+    def __missing__(self, task: int) -> Account:
+        account = Account(task, self.windows.get(task, FLOOR_BYTES), self.due)
+        self[task] = account
+        return account
+
+    def set_windows(self, windows: Mapping[int, int]) -> None:
+        self.windows = windows
+        for task, window in windows.items():
+            account = self[task]
+            account.window = window
+            if account.taken + window > account.granted:
+                self.due[task] = account
+
+
 class Inflow:
     """All accounts of a worker."""
 
     def __init__(self) -> None:
         self._windows: Mapping[WorkerSlot, Mapping[int, int]] = {}
         self._sessions: dict[WorkerSlot, object] = {}
-        self._accounts: dict[WorkerSlot, dict[int, Account]] = {}
-        self._due: dict[WorkerSlot, dict[int, Account]] = {}
+        self._accounts: dict[WorkerSlot, Accounts] = {}
 
     def set_windows(self, windows: Mapping[WorkerSlot, Mapping[int, int]]) -> None:
         """Set the windows, in bytes by sending worker and task here."""
         self._windows = windows
         # Those of workers that are gone stay: a worker may come back with its link still open.
-        for slot in self._accounts:
-            self._fit(slot)
+        for slot, accounts in self._accounts.items():
+            accounts.set_windows(windows.get(slot, {}))
 
     def session_began(self, slot: WorkerSlot, sessions: object) -> None:
         """Count from zero for a new pair of sessions with a worker. What came in the previous pair
         keeps its account, which is no longer granted from."""
         self._sessions[slot] = sessions
-        self._accounts[slot] = {}
-        self._due[slot] = {}
-        self._fit(slot)
+        accounts = self._accounts[slot] = Accounts()
+        accounts.set_windows(self._windows.get(slot, {}))
 
-    def _fit(self, slot: WorkerSlot) -> None:
-        due = self._due[slot]
-        for task, window in self._windows.get(slot, {}).items():
-            account = self._account(slot, task)
-            account.window = window
-            if account.taken + window > account.granted:
-                due[task] = account
-
-    def _account(self, slot: WorkerSlot, task: int) -> Account:
-        accounts = self._accounts[slot]
-        if task not in accounts:
-            window = self._windows.get(slot, {}).get(task, FLOOR_BYTES)
-            accounts[task] = Account(task, window, self._due[slot])
-        return accounts[task]
-
-    def arrived(self, slot: WorkerSlot, sessions: object, task: int, size: int) -> Account:
-        """Count bytes that arrived for a task. Returns the account to take them from."""
+    def accounts_of(self, slot: WorkerSlot, sessions: object) -> Accounts:
+        """Where to count what has arrived from a worker in a pair of sessions. Those of a previous
+        pair are not kept, and nothing is granted from them."""
         if slot in self._sessions and self._sessions[slot] == sessions:
-            account = self._account(slot, task)
-        else:
-            account = Account(task, FLOOR_BYTES, {})  # of a previous pair of sessions
-        account.received += size
-        return account
+            return self._accounts[slot]
+        return Accounts()
 
     def due(self) -> Iterable[tuple[WorkerSlot, list[Account]]]:
         """The accounts for which a grant is due now."""
-        for slot, due in self._due.items():
-            if due:
-                accounts = list(due.values())
-                due.clear()
+        for slot, of_slot in self._accounts.items():
+            if of_slot.due:
+                accounts = list(of_slot.due.values())
+                of_slot.due.clear()
                 yield slot, accounts
 
     def accounts(self) -> Iterable[tuple[WorkerSlot, list[Account]]]:

@@ -24,6 +24,7 @@ from squall_common.config.options.typed import TopologyOptions
 from squall_common.topology.model import WorkerSlot
 from squall_engine.backpressure.blocked_tasks import BlockedTasks
 from squall_engine.backpressure.credit import (
+    Accounts,
     Allowance,
     Inflow,
     Outflow,
@@ -122,7 +123,7 @@ class Flow:
         self._inbox_bytes = max(_INBOX_BYTES_MIN, self._budget // 2 // max(1, len(self.bolts)))
         for bolt in self.bolts:
             bolt.set_marks(_SOFT_TUPLES, self._tuples_max, self._inbox_bytes)
-            bolt.decode = self._decode
+            bolt.decode = self._exchange.decode_for
         self._group_of = output_groups([one.task for one in built], self.bolt_of, self._plan)
         self._groups = list(dict.fromkeys(self._group_of.values()))
         # Tasks that share their edges sent together: the first of them reports it.
@@ -194,8 +195,9 @@ class Flow:
             for outgoing in group.outgoing_edges:
                 if outgoing.target is None:
                     slot = outgoing.slot = routes.get(outgoing.task)
-                    outgoing.allowance = None
+                    outgoing.allowance = outgoing.outbound = None
                     if slot is not None:
+                        outgoing.outbound = self._exchange.outbound(slot)
                         outgoing.allowance = self._outflow.allowance(slot, outgoing.task)
                     self._check_allowance(outgoing.task, outgoing.allowance)
                     if outgoing.rest is not None or len(outgoing.edge):
@@ -326,10 +328,12 @@ class Flow:
                 if not len(outgoing.edge):
                     return moved
                 batch = outgoing.edge.take()
-            n = len(batch)
-            size = outgoing.tuple_bytes
-            room = SECTION_BYTES_MAX if outgoing.inner else min(left, SECTION_BYTES_MAX)
-            fit = max(1, min(n, room // size, _SECTION_TUPLES_MAX))
+            fit = n = len(batch)
+            room = SECTION_BYTES_MAX
+            if left < room and not outgoing.inner:
+                room = left
+            if n > _SECTION_TUPLES_MAX or n * outgoing.tuple_bytes > room:
+                fit = max(1, min(n, room // outgoing.tuple_bytes, _SECTION_TUPLES_MAX))
             outgoing.rest = None
             if fit < n:
                 outgoing.rest = batch
@@ -337,8 +341,8 @@ class Flow:
             if outgoing.inner and -left > self._budget:
                 self._overflow(outgoing, batch)
                 continue
-            assert outgoing.slot is not None
-            used = self._exchange.send_tuples(outgoing.slot, outgoing.task, batch)
+            assert outgoing.outbound is not None
+            used = self._exchange.send_tuples(outgoing.outbound, outgoing.task, batch)
             allowance.sent += used
             outgoing.tuple_bytes = max(1, used // fit)
             outgoing.sent_bytes += section_bytes(used, fit)
@@ -406,7 +410,11 @@ class Flow:
             with group.lock:
                 self.flush(group)
 
-    def deliver(self, section: bytes, slot: WorkerSlot, sessions: object) -> None:
+    def accounts_of(self, slot: WorkerSlot, sessions: object) -> Accounts:
+        """Where the tuples that another worker has sent in a pair of sessions count."""
+        return self._inflow.accounts_of(slot, sessions)
+
+    def deliver(self, section: bytes, accounts: Accounts) -> None:
         """Take tuples from another worker (a TUPLES section). They stay encoded until their task
         runs. Raises CodecError."""
         task, count = addressee(section)
@@ -417,12 +425,9 @@ class Flow:
                     self.bolt_of[strayed].deliver(batch)
             return
         size = charge(len(section), count)
-        account = self._inflow.arrived(slot, sessions, task, size)
+        account = accounts[task]
+        account.received += size
         bolt.receive(EncodedTuples(section, count, size, account))
-
-    def _decode(self, task: int, section: bytes) -> Batch | None:
-        """The tuples of a received section."""
-        return self._exchange.decode(section).get(task)
 
     def send_grants(self) -> None:
         """Grant what was taken in this turn."""

@@ -10,6 +10,7 @@ from squall_common.names import is_system_id
 from squall_common.topology.model import WorkerSlot
 from squall_engine.backpressure.credit import Allowance
 from squall_engine.core import Batch, Edge, Outbox
+from squall_engine.dataflow.remote import Outbound
 from squall_engine.plan import Plan
 from squall_engine.tasks.base import NO_LOCK, Task
 from squall_engine.tasks.bolt import BoltTask
@@ -28,8 +29,8 @@ class OutgoingEdge:
     """An edge, its target, and the credit for it."""
 
     __slots__ = (
-        "allowance", "component", "droppable", "edge", "inner", "rest", "sent_bytes", "slot",
-        "stream", "target", "task", "tuple_bytes",
+        "allowance", "component", "droppable", "edge", "inner", "outbound", "rest", "sent_bytes",
+        "slot", "stream", "target", "task", "tuple_bytes",
     )  # fmt: skip
 
     def __init__(self, edge: Edge, target: BoltTask | None, *, inner: bool) -> None:
@@ -42,6 +43,7 @@ class OutgoingEdge:
         # Metrics and logged events never wait: without room they are dropped, and counted.
         self.droppable = is_system_id(self.stream)
         self.slot: WorkerSlot | None = None
+        self.outbound: Outbound | None = None  # of the slot
         self.allowance: Allowance | None = None  # None: on this worker, or the worker is unknown
         self.rest: Batch | None = None  # taken from the edge, but there was no more credit
         self.tuple_bytes = 256  # credit for one tuple, by the last section

@@ -23,6 +23,17 @@ TUPLE_BYTES_MAX = 8 * 1024 * 1024  # a single tuple above this fails
 Reject = Callable[[str, int, Exception, Collection[int]], None]
 
 
+class Outbound:
+    """The sections with tuples that leave for one worker at the end of the turn."""
+
+    __slots__ = ("columns", "sections", "slot")
+
+    def __init__(self, slot: WorkerSlot) -> None:
+        self.slot = slot
+        self.sections: list[bytes] = []
+        self.columns = False  # it understands them
+
+
 class Exchange:
     """Collects by peer what leaves in a turn, and sends it at the end of the turn."""
 
@@ -41,12 +52,11 @@ class Exchange:
         self._codec = codec
         self._transport = transport
         self.reject = reject
-        self._tuples: dict[WorkerSlot, list[bytes]] = {}
+        self._outbound: dict[WorkerSlot, Outbound] = {}
         self._others: dict[WorkerSlot, list[bytes]] = {}
         self._ahead: dict[WorkerSlot, list[bytes]] = {}
         self._sources: dict[tuple[int, str], Source | None] = {}
         self.routes: dict[int, WorkerSlot] = {}
-        self._take_columns: set[WorkerSlot] = set()  # workers that understand them
         self._to_greet: dict[WorkerSlot, None] = {}  # they do not know yet what this one does
         self.fence: Fence | None = None  # with checkpoints, between workers
 
@@ -58,20 +68,28 @@ class Exchange:
     @property
     def is_empty(self) -> bool:
         fenced = self.fence is not None and self.fence.has_barriers
-        return not (self._tuples or self._others or self._ahead or fenced)
+        tuples = any(outbound.sections for outbound in self._outbound.values())
+        return not (tuples or self._others or self._ahead or fenced)
+
+    def outbound(self, slot: WorkerSlot) -> Outbound:
+        """What leaves for a worker."""
+        found = self._outbound.get(slot)
+        if found is None:
+            found = self._outbound[slot] = Outbound(slot)
+        return found
 
     # -- what the others understand --
 
     def session_began(self, slot: WorkerSlot) -> None:
         """A pair of sessions with another worker began, perhaps one of another version."""
-        self._take_columns.discard(slot)
+        self.outbound(slot).columns = False
         self._to_greet[slot] = None
 
     def granted(self, slot: WorkerSlot, grants: Iterable[Grant]) -> None:
         """Another worker has sent grants; one of them may say what it understands."""
         for grant in grants:
             if grant.task == FEATURES_TASK and grant.load & Feature.COLUMNS:
-                self._take_columns.add(slot)
+                self.outbound(slot).columns = True
 
     def greet(self) -> None:
         """Say to new peers what this engine understands."""
@@ -82,22 +100,21 @@ class Exchange:
 
     # -- leaving --
 
-    def send_tuples(self, slot: WorkerSlot, task: int, batch: Batch) -> int:
+    def send_tuples(self, to: Outbound, task: int, batch: Batch) -> int:
         """Encode a batch for a task of a peer; tuples that cannot be encoded fail. Returns the
         credit that it uses. (There is a section for each task, so that each is decoded when its
         task runs.)
         """
         source = batch.source
         try:
-            columns = slot in self._take_columns
-            data = encode_batches(source, [(task, batch)], self._codec, columns=columns)
+            data = encode_batches(source, ((task, batch),), self._codec, columns=to.columns)
         except ValueNotEncodableError as error:
-            return self._send_encodable(slot, task, batch, error)
+            return self._send_encodable(to, task, batch, error)
         if len(data) > SECTION_BYTES_MAX:
             if len(batch) > 1:
                 head = batch.take(len(batch) // 2)
-                used = self.send_tuples(slot, task, head)
-                return used + self.send_tuples(slot, task, batch)
+                used = self.send_tuples(to, task, head)
+                return used + self.send_tuples(to, task, batch)
             if len(data) > TUPLE_BYTES_MAX:
                 too_large = CodecError(
                     f"component {source.component!r}, stream {source.stream!r}: a tuple of "
@@ -106,11 +123,11 @@ class Exchange:
                 )
                 self.reject(source.component, source.task, too_large, batch.roots())
                 return 0
-        self._tuples.setdefault(slot, []).append(data)
+        to.sections.append(data)
         return charge(len(data), len(batch))
 
     def _send_encodable(
-        self, slot: WorkerSlot, task: int, batch: Batch, error: ValueNotEncodableError
+        self, to: Outbound, task: int, batch: Batch, error: ValueNotEncodableError
     ) -> int:
         good = []
         for tup in batch.as_tuples():
@@ -125,7 +142,7 @@ class Exchange:
                 good.append(tup)
         if len(good) == len(batch):
             raise error  # a fault of ours, which would repeat forever
-        return self.send_tuples(slot, task, Batch.of(batch.source, good)) if good else 0
+        return self.send_tuples(to, task, Batch.of(batch.source, good)) if good else 0
 
     def send(self, slot: WorkerSlot, section: bytes) -> None:
         """Send a section to the engine of another worker."""
@@ -161,7 +178,10 @@ class Exchange:
             ahead, self._ahead = self._ahead, {}
             for slot, sections in ahead.items():
                 self._transport.send(slot, sections)
-        tuples, self._tuples = self._tuples, {}
+        tuples: dict[WorkerSlot, list[bytes]] = {}
+        for outbound in self._outbound.values():
+            if outbound.sections:
+                tuples[outbound.slot], outbound.sections = outbound.sections, []
         others, self._others = self._others, {}
         if self.fence is not None:
             for slot in dict.fromkeys([*tuples, *self.fence.waiting(), *others]):
@@ -212,6 +232,14 @@ class Exchange:
             self._drop(section, error)
             return {}
 
+    def decode_for(self, task: int, section: bytes) -> Batch | None:
+        """Like `decode`, of a section that is for one task alone, which is here."""
+        try:
+            return decode_batches(section, self._codec, self.source).get(task)
+        except CodecError as error:
+            self._drop(section, error)
+            return None
+
     def _drop(self, section: bytes, error: CodecError) -> None:
         try:
             heads = parse_heads(section)
@@ -230,7 +258,8 @@ class Exchange:
     def source(self, task: int, stream: str) -> Source | None:
         """What the tuples of a task on a stream have in common; None if there is no such stream."""
         key = (task, stream)
-        if key not in self._sources:
+        found = self._sources.get(key)
+        if found is None and key not in self._sources:
             source = None
             component_id = self._plan.task_to_component.get(task)
             if component_id is not None:
@@ -239,5 +268,5 @@ class Exchange:
                     source = Source(component_id, task, stream, info.fields, local=False)
             if source is None:
                 log.error("tuples_of_unknown_source", task=task, stream=stream)
-            self._sources[key] = source
-        return self._sources[key]
+            found = self._sources[key] = source
+        return found

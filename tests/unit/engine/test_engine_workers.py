@@ -298,8 +298,8 @@ def test_a_worker_that_was_replaced_gets_rows_until_it_says_that_it_knows_column
     with EngineCluster(columns_over_three_workers(), 3, network=network, seed=1) as cluster:
         first, second, _ = cluster.slots
         exchange = cluster.engines[0]._exchange
-        cluster.run_until(lambda: second in exchange._take_columns)
+        cluster.run_until(lambda: exchange.outbound(second).columns)
         network.ends[first].listener.session_began(second, 2, ())
-        assert second not in exchange._take_columns
+        assert not exchange.outbound(second).columns
         network.ends[second].listener.session_began(first, 2, ())
-        cluster.run_until(lambda: second in exchange._take_columns)
+        cluster.run_until(lambda: exchange.outbound(second).columns)

@@ -163,7 +163,8 @@ class Pair:
         while allowance.left > 0 and self.rng.random() < 0.9:
             size = self.rng.choice([1, 100, 5_000, 300_000])
             allowance.sent += size
-            account = self.into.arrived("peer", self.session, task, size)
+            account = self.into.accounts_of("peer", self.session)[task]
+            account.received += size
             assert account.waiting < self.window + size
             self.waiting.append((task, account, size))
 
@@ -202,7 +203,7 @@ def test_credit_is_never_beyond_the_window_and_always_comes_back(
         getattr(pair, step)()
         for task in pair.tasks:
             allowance = pair.out.allowance("peer", task)
-            account = pair.into.arrived("peer", pair.session, task, 0)
+            account = pair.into.accounts_of("peer", pair.session)[task]
             assert allowance.limit <= max(account.granted, FLOOR_BYTES)
             assert account.granted <= max(FLOOR_BYTES, account.taken + pair.window)
     while pair.waiting:
