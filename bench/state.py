@@ -3,9 +3,10 @@
     table      the table on disk alone: a get of bytes, and a put with 100,000 in a write
     disk       a get and a put of `self.state` on disk, and what they cost when they are written
     memory     the same in memory
+    disk_try, memory_try   the same in a try of one tuple, as with checkpoints
     restore    1 GB: a million keys of 1 kB, from a base on the local disk
 
-Bases and segments are not written while the first three are measured.
+Bases and segments are not written while gets and puts are measured.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from bench.runs import WrongCountError
 from bench.tables import Table, met, number
 from squall_common.state.checkpoint_store import CheckpointStore
 from squall_common.state.disk.state import DiskState
-from squall_common.state.disk.table import DiskTable
+from squall_common.state.disk.table import PORTION_BYTES, DiskTable
 from squall_common.state.keyed import KeyedState
 from squall_common.state.segment import Footer, Segment
 from squall_common.state.segment_file import put_segment
 from squall_common.topology.serialization import Registry
-from squall_engine.embed import ValueCodec
+from squall_engine.embed import ValueCodec, tried_state
 
 KEYS, CALLS, GROUPS = 1_000_000, 500_000, 128
 AT_ONCE = 100_000
@@ -53,6 +54,8 @@ def cases() -> list[Case]:
         Case(
             "memory", "`self.state` in memory: get and put, a second of CPU", partial(_state, False)
         ),
+        Case("disk_try", "the same in tries, on disk", partial(_tries, True)),
+        Case("memory_try", "the same in tries, in memory", partial(_tries, False)),
         Case("restore_disk", "restore 1 GB to disk, seconds", partial(_restore, True)),
         Case("restore_memory", "restore 1 GB to memory, seconds", partial(_restore, False)),
     ]
@@ -73,18 +76,21 @@ def _new(folder: Path, *, disk: bool) -> KeyedState:
 
 def _table(folder: Path) -> float:
     table, value = DiskTable(str(folder)), VALUE.encode()
+    rows = ValueCodec(Registry()).table_rows(GROUPS)
     keys = [key.encode() for key in _shuffled(1)]
     for start in range(0, KEYS, AT_ONCE):
-        table.write(sorted((key, value) for key in keys[start : start + AT_ONCE]))
+        batch = rows.batch()
+        for key in keys[start : start + AT_ONCE]:
+            batch.add(key, value)
+        table.write(batch.portions(PORTION_BYTES))
     random.Random(2).shuffle(keys)
     begin, found = time.process_time(), 0
     for start in range(0, CALLS, AT_ONCE):
-        entries = []
+        batch = rows.batch()
         for key in keys[start : start + AT_ONCE]:
             found += table.get(key) is not None
-            entries.append((key, value))
-        entries.sort()
-        table.write(entries)
+            batch.add(key, value)
+        table.write(batch.portions(PORTION_BYTES))
     secs = time.process_time() - begin
     if found != CALLS:
         raise WrongCountError(f"{found} of {CALLS} keys were found")
@@ -92,22 +98,47 @@ def _table(folder: Path) -> float:
 
 
 def _state(disk: bool, folder: Path) -> float:
-    state, epoch = _new(folder, disk=disk), 0
+    state = _filled(folder, disk=disk)
+
+    def call(key: str) -> None:
+        state.current = key
+        state.put(key, state.get(key, 0) + 1)
+
+    return _called(state, call)
+
+
+def _tries(disk: bool, folder: Path) -> float:
+    state = _filled(folder, disk=disk)
+    shown = tried_state(state, ValueCodec(Registry(), allow_pickle=False))
+
+    def call(key: str) -> None:
+        shown.begin(key)
+        shown.put(key, shown.get(key, 0) + 1)
+        shown.end()
+
+    return _called(state, call)
+
+
+def _filled(folder: Path, *, disk: bool) -> KeyedState:
+    state = _new(folder, disk=disk)
     for at, key in enumerate(_shuffled(1)):
         state.current = key
         state.put(key, at)
         if at % AT_ONCE == AT_ONCE - 1:
-            epoch += 1
-            state.snapshot(epoch)
-            state.completed(epoch)
+            state.snapshot(at)
+            state.completed(at)
+    return state
+
+
+def _called(state: KeyedState, call: Callable[[str], None]) -> float:
+    """Calls a second."""
+    keys = _shuffled(2)[:CALLS]
     begin = time.process_time()
-    for at, key in enumerate(_shuffled(2)[:CALLS]):
-        state.current = key
-        state.put(key, state.get(key, 0) + 1)
+    for at, key in enumerate(keys, KEYS):
+        call(key)
         if at % AT_ONCE == AT_ONCE - 1:
-            epoch += 1
-            state.snapshot(epoch)
-            state.completed(epoch)
+            state.snapshot(at)
+            state.completed(at)
     secs = time.process_time() - begin
     if len(state) != KEYS:
         raise WrongCountError(f"{len(state)} of {KEYS} keys are there")

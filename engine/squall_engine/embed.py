@@ -34,6 +34,7 @@ from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.clock import Clock
 from squall_common.errors import SquallError
 from squall_common.names import is_system_id
+from squall_common.state.keyed import KeyedState
 from squall_common.telemetry.live_state import Answer, Question
 from squall_common.topology.model import Executor, Topology
 from squall_common.topology.serialization import Registry
@@ -515,6 +516,13 @@ def value_codec(topology: Topology, conf: Mapping[str, Any], *, allow_pickle: bo
     return ValueCodec(registry, allow_pickle=allow_pickle, modules=component_modules(topology))
 
 
+def tried_state(state: KeyedState, codec: ValueCodec) -> Any:
+    """What a bolt gets as its state with checkpoints: `begin(key)` a call, and `end()` it."""
+    from squall_engine.atomic.undo import UndoableState, hot
+
+    return hot(UndoableState(state, codec))
+
+
 def section_rows(
     section: bytes, codec: ValueCodec, component: str, fields: tuple[str, ...]
 ) -> list[Any]:
@@ -547,6 +555,7 @@ __all__ = [
     "coroutine_frames",
     "make_user_object",
     "section_rows",
+    "tried_state",
     "tune_garbage_collector",
     "value_codec",
 ]

@@ -116,6 +116,8 @@ if TYPE_CHECKING or COMPILED:
         RoundRobin,
         Source,
         SpoutCalls,
+        TableBatch,
+        TableRows,
         Trees,
         Trial,
         Tuple,
@@ -148,6 +150,8 @@ else:
         RoundRobin,
         Source,
         SpoutCalls,
+        TableBatch,
+        TableRows,
         Trees,
         Trial,
         Tuple,
@@ -159,6 +163,7 @@ else:
 
 NAME = "compiled" if COMPILED else "pure"
 ValueCodec.packer = GroupPacker
+ValueCodec.of_table = TableRows
 
 __all__ = [
     "ACKER_INDEX_BITS",
@@ -197,6 +202,8 @@ __all__ = [
     "SettledTupleError",
     "Source",
     "SpoutCalls",
+    "TableBatch",
+    "TableRows",
     "Taken",
     "Trees",
     "Trial",

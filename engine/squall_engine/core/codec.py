@@ -24,6 +24,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from squall_common.state.disk.rows import PlainRows
 from squall_common.state.task_state import RowPacker
 from squall_common.topology.serialization import Registry
 from squall_engine.core.known_classes import KnownClasses, loaded_class
@@ -80,6 +81,7 @@ class ValueCodec:
 
     # That of the chosen core, which imports this module: `squall_engine.core` sets it.
     packer: ClassVar[Callable[[int], RowPacker]]
+    of_table: ClassVar[Callable[[int], PlainRows]]
 
     def __init__(
         self,
@@ -137,6 +139,10 @@ class ValueCodec:
     def group_packer(self, groups: int) -> RowPacker:
         """What encodes rows (key, value) of plain values by key group, as `encode_rows` does."""
         return ValueCodec.packer(groups)
+
+    def table_rows(self, groups: int) -> PlainRows:
+        """What reads and writes plain entries of a table on disk."""
+        return ValueCodec.of_table(groups)
 
     def encode_scalar_rows(self, rows: Sequence[Sequence[Any]]) -> bytes:
         """Rows, lists or tuples, of values that are None, bool, int, float, str or bytes."""

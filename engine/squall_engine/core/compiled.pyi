@@ -5,7 +5,16 @@ core are never given to the other.
 """
 
 import random
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Container,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import Any, ClassVar, Generic, TypeVar, final
 
 from squall_engine.core.codec import ValueCodec
@@ -35,6 +44,8 @@ __all__ = [
     "RoundRobin",
     "Source",
     "SpoutCalls",
+    "TableBatch",
+    "TableRows",
     "Trees",
     "Trial",
     "Tuple",
@@ -429,6 +440,23 @@ class GroupPacker:
     def add(self, rows: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]: ...
     def add_dict(self, values: dict[Any, Any], count: int) -> Iterator[list[tuple[Any, Any]]]: ...
     def frames(self) -> dict[int, bytes]: ...
+
+@final
+class TableRows:
+    def __init__(self, groups: int) -> None: ...
+    def name(self, key: Any) -> bytes | None: ...
+    def value(self, key: Any, data: bytes, default: Any) -> Any: ...
+    def batch(self) -> TableBatch: ...
+
+@final
+class TableBatch:
+    def __init__(self, rows: TableRows) -> None: ...
+    def __len__(self) -> int: ...
+    def add(self, name: bytes, data: bytes) -> None: ...
+    def add_dict(
+        self, entries: dict[Any, Any], skipped: Container[Any] | None
+    ) -> list[tuple[Any, Any]]: ...
+    def portions(self, bytes_max: int) -> Iterator[Iterable[tuple[bytes, bytes]]]: ...
 
 @final
 class ChangeLog:

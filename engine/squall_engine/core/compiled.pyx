@@ -28,7 +28,7 @@ from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_CheckExact
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 # The format of sections, in C: made of wire_format.py by hatch_build.py.
@@ -54,6 +54,7 @@ import msgspec
 
 from squall_common.names import DEFAULT_STREAM as _DEFAULT_STREAM
 from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK, TICK_STREAM
+from squall_common.state.disk.keys import KEY_BYTES_MAX
 from squall_engine.core.codec import CodecError
 from squall_engine.core.drive import call_each, call_while
 from squall_engine.core.sections import FAILS, RESETS, acker_of, serialize_roots
@@ -103,6 +104,7 @@ include "cython/wire.pxi"
 include "cython/counter.pxi"
 include "cython/grouped.pxi"
 include "cython/tried.pxi"
+include "cython/table_rows.pxi"
 
 
 __all__ = [
@@ -128,6 +130,8 @@ __all__ = [
     "RoundRobin",
     "Source",
     "SpoutCalls",
+    "TableBatch",
+    "TableRows",
     "Trees",
     "Trial",
     "Tuple",

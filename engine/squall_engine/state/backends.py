@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import ConfigError
+from squall_common.state.disk.rows import TableCodec
 from squall_common.state.keyed import KeyedState
-from squall_common.state.task_state import RowCodec
 from squall_common.topology.serialization import Registry
 
 DISK = "disk"
@@ -14,7 +14,7 @@ DISK = "disk"
 def make_state(
     options: TopologyOptions,
     groups: int,
-    codec: RowCodec,
+    codec: TableCodec,
     *,
     ttl_secs: float | None = None,
     registry: Registry | None = None,

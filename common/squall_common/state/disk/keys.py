@@ -20,6 +20,7 @@ import msgspec
 KEY_BYTES_MAX = 500  # a table takes 511
 
 _ENCODER = msgspec.msgpack.Encoder()
+_DIGEST = b"h"
 _DIGEST_BYTES = 32
 _INT_MAX = 2**63
 
@@ -35,8 +36,13 @@ def key_bytes(key: Any) -> bytes:
     else:
         data = b"m" + _ENCODER.encode(_plain(key))
     if len(data) > KEY_BYTES_MAX:
-        return b"h" + hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
+        return _DIGEST + hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
     return data
+
+
+def is_digest(data: bytes) -> bool:
+    """Whether the key itself was too long."""
+    return data.startswith(_DIGEST)
 
 
 def _plain(key: Any) -> Any:

@@ -18,7 +18,7 @@ from squall_common.state.errors import StateStoreError, StateTableLostError
 # Of addresses, not of memory or disk: the first that the process may have, and then less.
 _MAP_BYTES = (1 << 40, 1 << 37, 1 << 34, 1 << 31)
 _READERS = 64
-_TRANSACTION_BYTES = 16 * 1024 * 1024
+PORTION_BYTES = 16 * 1024 * 1024
 
 
 class TableView:
@@ -109,8 +109,11 @@ class DiskTable:
                 at = cursor.next()
         return found
 
-    def write(self, entries: Iterable[tuple[bytes, bytes]], gone: Iterable[bytes] = ()) -> None:
-        """Delete these keys and set those. It is fastest by key, and many at a time. Raises
+    def write(
+        self, portions: Iterable[Iterable[tuple[bytes, bytes]]], gone: Iterable[bytes] = ()
+    ) -> None:
+        """Delete these keys and set those. A portion is one transaction, which holds the pages that
+        it changes in memory (`PORTION_BYTES`). It is fastest by key, and many at a time. Raises
         StateStoreError, on a full disk for one; then any of it may be done, and the table is read
         as it is then. If that is a StateTableLostError, each further write and view fails too."""
         try:
@@ -118,9 +121,9 @@ class DiskTable:
                 for key in gone:
                     transaction.delete(key)
             self._renew()
-            for some in _portions(entries):
+            for entries in portions:
                 with self._env.begin(write=True) as transaction, transaction.cursor() as cursor:
-                    cursor.putmulti(some)
+                    cursor.putmulti(entries)
                 self._renew()
         except (OSError, self._error) as error:
             raise self._failed("write", error) from error
@@ -168,20 +171,6 @@ class DiskTable:
         except self._error:  # too many readers, for one
             return False
         return False
-
-
-def _portions(entries: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
-    """What to write in one transaction, which holds the pages that it changes in memory."""
-    found: list[tuple[bytes, bytes]] = []
-    size = 0
-    for entry in entries:
-        found.append(entry)
-        size += len(entry[1])
-        if size > _TRANSACTION_BYTES:
-            yield found
-            found, size = [], 0
-    if found:
-        yield found
 
 
 def _keep_from_children(path: str) -> None:

@@ -13,6 +13,7 @@ from squall_engine.core.pure.emitting import Emitter
 from squall_engine.core.pure.grouped import GroupPacker
 from squall_engine.core.pure.outputs import ByFields, Edge, Fixed, Outbox, Output, RoundRobin
 from squall_engine.core.pure.spouts import SpoutCalls, TurnState
+from squall_engine.core.pure.table_rows import TableBatch, TableRows
 from squall_engine.core.pure.trees import Trees
 from squall_engine.core.pure.tried import ChangeLog, HotState, KeyFinder, PositionedEmit, Trial
 from squall_engine.core.pure.tuples import Batch, Source, Tuple, tick_source
@@ -41,6 +42,8 @@ __all__ = [
     "RoundRobin",
     "Source",
     "SpoutCalls",
+    "TableBatch",
+    "TableRows",
     "Trees",
     "Trial",
     "Tuple",

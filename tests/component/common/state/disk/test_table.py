@@ -14,10 +14,10 @@ from squall_common.state.errors import StateStoreError
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 table = DiskTable(sys.argv[1])
-table.write([(b"a", b"1")])
+table.write([[(b"a", b"1")]])
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 try:
-    table.write([(b"%05d" % number, b"x" * 1000) for number in range(5000)])
+    table.write([[(b"%05d" % number, b"x" * 1000) for number in range(5000)]])
 except StateStoreError as error:
     print(table.get(b"a"), error.message)
 """
