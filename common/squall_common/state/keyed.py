@@ -110,7 +110,32 @@ class Hot(Protocol):
         ...
 
 
+class Beyond(Protocol):
+    """Where the entries are that a `Hot` does not find among the values it has got."""
+
+    @property
+    def values_max(self) -> int:
+        """With more values, `make_room` is to be called."""
+        ...
+
+    def look(self, key: Any) -> Any:
+        """The value of a plain key, or ABSENT. Not for a key that is among the values. What is not
+        plain is among them from then on."""
+        ...
+
+    def make_room(self) -> None:
+        """Take values away, and keep them."""
+        ...
+
+
 _Hot = TypeVar("_Hot", bound=Hot)
+_Hot_co = TypeVar("_Hot_co", bound=Hot, covariant=True)
+
+
+class MakeHot(Protocol[_Hot_co]):
+    def __call__(
+        self, values: dict[Any, Any], owners: dict[Any, Any], beyond: Beyond | None = None, /
+    ) -> _Hot_co: ...
 
 
 @dataclass(slots=True)
@@ -195,14 +220,18 @@ class KeyedState(KeyValueState):
         self._writing: list[_Snapshot] = []
         self._hot: Hot | None = None
 
-    def share(self, make: Callable[[dict[Any, Any], dict[Any, Any]], _Hot]) -> _Hot | None:
+    def share(self, make: MakeHot[_Hot]) -> _Hot | None:
         """Let another object get and put entries, which `make(values, owners)` returns: it gets
         the values by key, and the owners of entries that do not belong to their keys. While there
         are none, it may put plain values under the key of a tuple, each into `values` and its log.
-        None if the entries cannot be shared: they expire, or are elsewhere."""
+        With `make(values, owners, beyond)` not all entries are in `values`, a key may be ABSENT
+        there, and it puts only what has a value. None if the entries cannot be shared: they expire,
+        or have a way of their own to be used."""
         if type(self) is not KeyedState or self._ttl_secs is not None:
             return None
-        made = make(self._values, self._owners)
+        return self._shared(make(self._values, self._owners))
+
+    def _shared(self, made: _Hot) -> _Hot:
         self._hot = made
         self._delta.log = made.renew(self._changed)
         return made

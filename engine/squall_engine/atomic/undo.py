@@ -12,6 +12,7 @@ from squall_common.state.keyed import (
     MANY_KEYS,
     NO_KEY,
     SELF,
+    Beyond,
     Entry,
     KeyedState,
 )
@@ -199,8 +200,18 @@ def hot(state: UndoableState) -> UndoableState | HotState:
     where it can."""
     inner, of_batches = state.inner, isinstance(state, BatchState)
 
-    def make(values: dict[Any, Any], owners: dict[Any, Any]) -> HotState:
-        return HotState(state, values, owners, absent=ABSENT, no_key=NO_KEY, of_batches=of_batches)
+    def make(
+        values: dict[Any, Any], owners: dict[Any, Any], beyond: Beyond | None = None
+    ) -> HotState:
+        return HotState(
+            state,
+            values,
+            owners,
+            absent=ABSENT,
+            no_key=NO_KEY,
+            of_batches=of_batches,
+            beyond=beyond,
+        )
 
     made = inner.share(make)
     return state if made is None else made

@@ -17,6 +17,7 @@ from collections.abc import (
 )
 from typing import Any, ClassVar, Generic, TypeVar, final
 
+from squall_common.state.keyed import Beyond
 from squall_engine.core.codec import ValueCodec
 from squall_engine.core.stats import TaskCounts
 from squall_engine.core.values import AckerCounts, Grouper, Inspector, Outcome, Taken
@@ -483,6 +484,7 @@ class HotState:
         absent: Any,
         no_key: Any,
         of_batches: bool = False,
+        beyond: Beyond | None = None,
     ) -> None: ...
     @property
     def slow(self) -> Any: ...

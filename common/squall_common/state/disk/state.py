@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -33,7 +34,9 @@ from squall_common.state.keyed import (
     SCALARS,
     SELF,
     SHOWN_CHARS,
+    Hot,
     KeyedState,
+    MakeHot,
     frames_of,
 )
 from squall_common.state.task_state import Changes, RowCodec, StoredState
@@ -45,6 +48,7 @@ _GROUP = struct.Struct("<i")
 _NO_DELETIONS = LENGTH.pack(0)
 _plain_row = msgspec.msgpack.Encoder().encode
 _MISSING: Any = object()
+_Hot = TypeVar("_Hot", bound=Hot)
 
 
 class _Entries:
@@ -56,6 +60,7 @@ class _Entries:
         self.owners: dict[Hashable, Any] = {}  # of those, where they are not the key itself
         self.count = 0
         self.owned = 0  # entries whose owner is not their key
+        self.owned_by: dict[str, int] = {}  # the same; empty: there is none
         self._decode = codec.decode_rows
         self._name_of, self._plain_value = rows.name, rows.value
         self._read: tuple[Any, Any, Any] = (_MISSING, ABSENT, SELF)  # last: key, value, owner
@@ -91,6 +96,13 @@ class _Entries:
             self.pull(key)
         self.newer[key] = value
 
+    def own(self, more: int) -> None:
+        """So many entries more have an owner that is not their key."""
+        self.owned += more
+        self.owned_by.clear()
+        if self.owned:
+            self.owned_by["others"] = self.owned
+
     def decoded(self, data: bytes) -> tuple[Any, Any, Any]:
         """Key, value and owner of an entry in the table."""
         (row,) = self._decode(data[_GROUP.size :])
@@ -113,7 +125,8 @@ class _Entries:
     def written(self, *, keep: Mapping[Hashable, Any]) -> None:
         """What is not to be kept is in the table."""
         self.owners = {key: self.owners[key] for key in keep if key in self.owners}
-        self.newer = dict(keep)
+        self.newer.clear()  # in place: a `Hot` has it as well
+        self.newer.update(keep)
         self._read = (_MISSING, ABSENT, SELF)
 
     def scan(self) -> Iterator[tuple[Any, Any]]:
@@ -132,6 +145,15 @@ class _Entries:
 
 
 _BOUND_GROUP = _GROUP.pack(BOUND)
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A `Beyond`."""
+
+    look: Callable[[Any], Any]
+    make_room: Callable[[], None]
+    values_max: int
 
 
 class _Values:
@@ -207,7 +229,7 @@ class _Owners:
 
     def __setitem__(self, key: Hashable, owner: Any) -> None:
         self._entries.pull(key)
-        self._entries.owned += key not in self._entries.owners
+        self._entries.own(key not in self._entries.owners)
         self._entries.owners[key] = owner
 
     def pop(self, key: Hashable, default: Any = None) -> Any:
@@ -215,7 +237,7 @@ class _Owners:
         owner = self._entries.owners.pop(key, _MISSING)
         if owner is _MISSING:
             return default
-        self._entries.owned -= 1
+        self._entries.own(-1)
         return owner
 
 
@@ -247,6 +269,13 @@ class DiskState(KeyedState):
         self._held_max = _HELD_FACTOR * write_entries
         self._values: Any = _Values(self._on_disk, self._write_immutable, self._held_max)
         self._owners: Any = _Owners(self._on_disk)
+
+    def share(self, make: MakeHot[_Hot]) -> _Hot | None:
+        if self._ttl_secs is not None:
+            return None
+        entries = self._on_disk
+        beyond = _Table(entries.look, self._write_immutable, self._held_max)
+        return self._shared(make(entries.newer, entries.owned_by, beyond))
 
     # ---- for bolts ----
 
@@ -449,7 +478,8 @@ class DiskState(KeyedState):
                     size += len(one)
                     self._note(group, row)
                     entries.count += 1
-                    entries.owned += group == BOUND or len(row) > 3
+                    if group == BOUND or len(row) > 3:
+                        entries.own(1)
             if size > _CHUNK_BYTES or len(batch) > self._write_entries:
                 entries.table.write(batch.portions(PORTION_BYTES))
                 batch, size = self._rows.batch(), 0
@@ -487,7 +517,7 @@ class DiskState(KeyedState):
         owner = BOUND_OWNER if group == BOUND else row[3] if len(row) > 3 else SELF
         if owner is not SELF:
             entries.owners[key] = owner
-            entries.owned += 1
+            entries.own(1)
         self._note(group, row)
         if len(entries.newer) >= self._write_entries:
             self._write_newer()

@@ -206,6 +206,9 @@ cdef class HotState:
     cdef object no_key
     cdef dict values
     cdef dict owners
+    cdef object look  # for what is not in `values`; None: there is nothing else
+    cdef object make_room
+    cdef Py_ssize_t values_max
     cdef dict changed
     cdef ChangeLog log
     cdef object current  # the key of the call under way
@@ -228,6 +231,7 @@ cdef class HotState:
         absent,
         no_key,
         of_batches=False,
+        beyond=None,
     ):
         self.slow = slow
         self.slow_get = slow.get
@@ -236,6 +240,10 @@ cdef class HotState:
         self.no_key = no_key
         self.values = dict_of(values)
         self.owners = dict_of(owners)
+        if beyond is not None:
+            self.look = beyond.look
+            self.make_room = beyond.make_room
+            self.values_max = beyond.values_max
         self.current = no_key
         self.before = []
         self.changed = {}
@@ -266,11 +274,14 @@ cdef class HotState:
         cdef object value
         if self.is_hot(key):
             found = PyDict_GetItemWithError(self.values, key)
-            if found is NULL:
+            if found is not NULL:
+                value = <object>found
+            else:
+                value = self.absent if self.look is None else self.look(key)
+            if value is self.absent:
                 self.last_key = key
-                self.last_value = self.absent
+                self.last_value = value
                 return default
-            value = <object>found
             if is_plain_value(value):
                 self.last_key = key
                 self.last_value = value
@@ -280,21 +291,29 @@ cdef class HotState:
 
     def put(self, key, value):
         cdef PyObject* found
+        cdef object old
         cdef bint was_got = key is self.last_key and key is not None
         if is_plain_value(value) and (was_got or self.is_hot(key)):
-            self.before.append(key)
             if was_got:
-                self.before.append(self.last_value)
+                old = self.last_value
             else:
                 found = PyDict_GetItemWithError(self.values, key)
-                self.before.append(self.absent if found is NULL else <object>found)
-            self.last_key = None
-            self.values[key] = value
-            if PyDict_Size(self.changed) and key in self.changed:
-                self.changed[key] = value
-            else:
-                self.log.note(key, value)
-            return
+                if found is not NULL:
+                    old = <object>found
+                else:
+                    old = self.absent if self.look is None else self.look(key)
+            if self.look is None or old is not self.absent:  # that one counts its keys
+                self.before.append(key)
+                self.before.append(old)
+                self.last_key = None
+                self.values[key] = value
+                if PyDict_Size(self.changed) and key in self.changed:
+                    self.changed[key] = value
+                else:
+                    self.log.note(key, value)
+                if self.look is not None and PyDict_Size(self.values) > self.values_max:
+                    self.make_room()
+                return
         self.tell()
         self.slow_put(key, value)
 
@@ -314,7 +333,7 @@ cdef class HotState:
         return self.slow.prefix(prefix)
 
     def __len__(self):
-        return len(self.values)
+        return len(self.values) if self.look is None else len(self.slow)
 
     # ---- tries ----
 

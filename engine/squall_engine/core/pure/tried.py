@@ -20,6 +20,7 @@ from types import NoneType
 from typing import Any
 
 from squall_common.names import DEFAULT_STREAM
+from squall_common.state.keyed import Beyond
 from squall_engine.core.pure.grouped import GroupPacker
 from squall_engine.core.pure.tuples import Source, Tuple
 
@@ -108,10 +109,13 @@ class HotState:
         absent: Any,
         no_key: Any,
         of_batches: bool = False,
+        beyond: Beyond | None = None,
     ) -> None:
         """`values` and `owners` are those of the keyed state. `of_batches`: a call has several
-        keys, and an entry belongs to its own if that is among them."""
+        keys, and an entry belongs to its own if that is among them. `beyond`: where the
+        other entries are, if there may be any."""
         self.slow = slow
+        self._beyond = beyond
         self._of_batches = of_batches
         self._values = values
         self._owners = owners
@@ -138,11 +142,17 @@ class HotState:
             return type(key) is type(self._current) and bool(key == self._current)
         return self._batch is not None and key in self._batch.all
 
+    def _look(self, key: Any) -> Any:
+        value = self._values.get(key, self)
+        if value is not self:
+            return value
+        return self._absent if self._beyond is None else self._beyond.look(key)
+
     # ---- for bolts ----
 
     def get(self, key: Hashable, default: Any = None) -> Any:
         if self._is_hot(key):
-            value = self._values.get(key, self._absent)
+            value = self._look(key)
             if value is self._absent:
                 return default
             if type(value) in _VALUES:
@@ -152,13 +162,17 @@ class HotState:
 
     def put(self, key: Hashable, value: Any) -> None:
         if type(value) in _VALUES and self._is_hot(key):
-            self._before += (key, self._values.get(key, self._absent))
-            self._values[key] = value
-            if key in self._changed:
-                self._changed[key] = value
-            else:
-                self._log._note(key, value)
-            return
+            old, beyond = self._look(key), self._beyond
+            if beyond is None or old is not self._absent:  # that one counts its keys
+                self._before += (key, old)
+                self._values[key] = value
+                if key in self._changed:
+                    self._changed[key] = value
+                else:
+                    self._log._note(key, value)
+                if beyond is not None and len(self._values) > beyond.values_max:
+                    beyond.make_room()
+                return
         self._tell()
         self.slow.put(key, value)
 
@@ -180,7 +194,7 @@ class HotState:
         return found
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self._values) if self._beyond is None else len(self.slow)
 
     # ---- tries ----
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import copy
 import random
+from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from squall_common.state.disk.state import DiskState
+from squall_common.state.disk.table import DiskTable
 from squall_common.state.keyed import ABSENT, NO_KEY, KeyedState, Unstored
 from squall_engine.atomic.undo import BatchKeys, BatchState, UndoableState
 from squall_engine.core import COMPILED, pure
@@ -30,13 +34,19 @@ VALUES: list[Any] = [0, 1, -5, 2**70, "text", b"bytes", None, True, 0.5, [1], {"
 class Task:
     """State, what it should be, and the segments of the last complete epoch."""
 
-    def __init__(self, core: ModuleType, *, batches: bool) -> None:
-        self.inner = KeyedState(GROUPS, CODEC)
+    def __init__(self, core: ModuleType, *, batches: bool, inner: KeyedState | None = None) -> None:
+        self.inner = KeyedState(GROUPS, CODEC) if inner is None else inner
         kind = BatchState if batches else UndoableState
         slow = kind(self.inner, CODEC)
         hot = self.inner.share(
-            lambda values, owners: core.HotState(
-                slow, values, owners, absent=ABSENT, no_key=NO_KEY, of_batches=batches
+            lambda values, owners, beyond=None: core.HotState(
+                slow,
+                values,
+                owners,
+                absent=ABSENT,
+                no_key=NO_KEY,
+                of_batches=batches,
+                beyond=beyond,
             )
         )
         assert hot is not None
@@ -111,20 +121,30 @@ class Stored:
     name = "it"
 
     def __init__(self, blocks: Any) -> None:
-        self._blocks = blocks
+        self._blocks = list(blocks.items() if isinstance(blocks, dict) else blocks)
 
     def blocks(self, groups: Any) -> Any:
-        return [(group, self._blocks[group]) for group in groups if group in self._blocks]
+        return [block for block in self._blocks if block[0] in groups]
 
 
+def in_memory(_: random.Random, __: Path) -> KeyedState:
+    return KeyedState(GROUPS, CODEC)
+
+
+def on_disk(chance: random.Random, folder: Path) -> KeyedState:
+    table = DiskTable(str(folder))
+    return DiskState(GROUPS, CODEC, table=table, write_entries=chance.choice([1, 2, 5, 1_000]))
+
+
+@pytest.mark.parametrize("make", [in_memory, on_disk])
 @pytest.mark.parametrize("batches", [False, True])
 @pytest.mark.parametrize("core", cores)
 def test_every_snapshot_has_what_the_calls_that_succeeded_have_left(
-    core: ModuleType, batches: bool
+    core: ModuleType, batches: bool, make: Callable[..., KeyedState], tmp_path: Path
 ) -> None:
     for seed in range(60):
         chance = random.Random(seed)
-        task = Task(core, batches=batches)
+        task = Task(core, batches=batches, inner=make(chance, tmp_path))
         for _ in range(60):
             what = chance.random()
             if what < 0.7:
@@ -135,6 +155,33 @@ def test_every_snapshot_has_what_the_calls_that_succeeded_have_left(
                 task.settle(chance)
         while task.pending:
             task.settle(chance)
+
+
+@pytest.mark.parametrize("core", cores)
+def test_what_is_on_disk_is_put_without_the_slow_state_and_bounded(
+    core: ModuleType, tmp_path: Path
+) -> None:
+    state = DiskState(GROUPS, CODEC, table=DiskTable(str(tmp_path)), write_entries=10)
+    for key in range(200):
+        state.current = key
+        state.put(key, key)
+    state.current = NO_KEY
+    state.snapshot(1, base=True)
+    state.completed(1)
+    hot = Task(core, batches=False, inner=state).hot
+    for key in range(200):
+        hot.begin(key)
+        if key % 2:
+            assert hot.get(key) == key
+        hot.put(key, -key)
+        hot.end()
+        assert len(state.newer_keys()) <= 20
+    log = state._delta.log
+    assert log is not None
+    assert not state._changed
+    assert log.as_dict() == {key: -key for key in range(200)}
+    assert dict(state.items()) == log.as_dict()
+    assert len(hot) == 200
 
 
 @pytest.mark.parametrize("core", cores)
