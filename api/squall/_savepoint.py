@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from squall_common.errors import SquallError
+from squall_common.component.checkpoints import Place, option_refusals, refuse
 from squall_common.topology.model import ComponentKind, Topology
 
 if TYPE_CHECKING:
@@ -37,11 +37,8 @@ def with_savepoint(
     given, url = options.topology_checkpoint_savepoint, options.topology_state_url
     if given is None:
         return dict(conf)
-    if options.topology_checkpoint_interval_secs is None or url is None:
-        raise SquallError(
-            f"{_KEY} is set, and the topology takes no checkpoints",
-            hint="set topology.checkpoint.interval.secs and topology.state.url",
-        )
+    refuse(option_refusals(options, Place.CLUSTER))
+    assert url is not None
     if "/" not in given:
         place = place_in(folder_of(url, name), given)
     else:  # workers run in other folders

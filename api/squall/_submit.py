@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -30,7 +30,15 @@ from squall._import_check import (
     recorded_in,
 )
 from squall._savepoint import with_savepoint
-from squall_common.component.checkpoints import class_problems
+from squall_common.component.checkpoints import (
+    INTERVAL,
+    Place,
+    Refusal,
+    class_refusals,
+    option_refusals,
+    refuse,
+    structure_refusals,
+)
 from squall_common.config.load import check_json, read_conf, validate_conf, warnings_about
 from squall_common.config.scopes import check_program_conf, topology_part
 from squall_common.errors import InvalidTopologyError, NimbusError, SquallError
@@ -43,6 +51,7 @@ if TYPE_CHECKING:
     from squall._workers import LocalWorkers
     from squall.local import LocalCluster
     from squall_common.client.nimbus import NimbusClient
+    from squall_common.config.options.typed import TopologyOptions
 
 
 @dataclass(slots=True)
@@ -61,6 +70,8 @@ class Session:
     environment: Path | None = None  # the package's dependencies, installed
     wheels: tuple[Path, ...] = ()  # the same, for the cluster
     credentials: Mapping[str, str] = field(default_factory=dict, repr=False)  # --credentials
+    # Components by id that were made here, where the topology does not name their classes (Flux).
+    made: Mapping[str, Any] = field(default_factory=dict, repr=False)
     location: str | None = None  # Nimbus' handle for the package, once uploaded
     checked: set[Recorded] = field(default_factory=set)  # objects that are known to import
     # Runs a topology somewhere other than on a Squall cluster: (name, its conf, the topology). Not
@@ -171,21 +182,22 @@ def _check(
     merged = read_conf(merged)
     options = TopologyOptions.read(merged)
     validate_topology(topology, options)
-    if options.topology_checkpoint_interval_secs is not None and session.runner is None:
-        problems = list(class_problems(topology))
-        if problems:
-            raise InvalidTopologyError.listing(problems)
+    refuse(_refusals(topology, options, session))
     if session.mode == "cluster":
         merged = with_savepoint(name, merged, topology, options)
-    elif options.topology_checkpoint_savepoint is not None:
-        raise SquallError(
-            "topology.checkpoint.savepoint is set, and only a cluster starts a topology from a "
-            "savepoint",
-            hint="submit it with storm jar --from-savepoint",
-        )
     for text in warnings_about(conf or {}, where=where):  # of -c, the command has warned
         print(f"warning: {text}", file=sys.stderr)
     return merged
+
+
+def _refusals(topology: Topology, options: TopologyOptions, session: Session) -> Iterator[Refusal]:
+    """What a topology may not have because of checkpoints. Of a cluster's own defaults nothing is
+    known here, so Nimbus looks at the options. Local mode looks at everything itself."""
+    if session.mode == "spark":
+        yield from option_refusals(options, Place.ENGINE)
+    elif session.mode != "local" and options.topology_checkpoint_interval_secs is not None:
+        yield from structure_refusals(topology, options)
+        yield from class_refusals(topology, has_checkpoints=True, made=session.made)
 
 
 # ---- On the cluster ----
@@ -212,6 +224,7 @@ def _submit_to_cluster(
     struct = to_thrift(topology)
 
     async def is_free(nimbus: NimbusClient) -> bool:
+        await _refuse_without_checkpoints(nimbus, conf, topology, session)
         return bool(await nimbus.call("isTopologyNameAllowed", name))
 
     async def submit(nimbus: NimbusClient) -> str:
@@ -247,6 +260,24 @@ def _submit_to_cluster(
             hint="see the log of Nimbus for details",
         ) from error
     print(f"submitted topology {name!r} to Nimbus at {address}", file=sys.stderr)
+
+
+async def _refuse_without_checkpoints(
+    nimbus: NimbusClient, conf: Mapping[str, Any], topology: Topology, session: Session
+) -> None:
+    """Raise InvalidTopologyError if components need checkpoints, and neither the topology's
+    configuration nor the cluster's asks for them. (Nimbus does not know the classes.)"""
+    refusals = list(class_refusals(topology, has_checkpoints=False, made=session.made))
+    if not refusals or conf.get(INTERVAL) is not None:
+        return
+    from squall_thrift import storm
+
+    try:
+        defaults = json.loads(await nimbus.call("getNimbusConf"))
+    except storm.AuthorizationException:  # then its workers say so
+        return
+    if INTERVAL in conf or defaults.get(INTERVAL) is None:
+        refuse(refusals)
 
 
 def _name_taken(name: str) -> NimbusError:

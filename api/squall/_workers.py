@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from squall_common.cluster.values import Assignment, StormBase, TopologyStatus
+from squall_common.component.checkpoints import Place, class_refusals, option_refusals, refuse
 from squall_common.config.for_workers import worker_conf
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.config.options.typed import TopologyOptions, WorkerOptions
@@ -112,14 +113,10 @@ class LocalWorkers:
             components=topology.component_confs,
         )
         options = TopologyOptions.read(stored)
-        if options.topology_checkpoint_interval_secs is not None:
-            raise SquallError(
-                "topology.checkpoint.interval.secs is set, and several worker processes take no "
-                "checkpoints yet",
-                hint="run it without --workers, or unset the option",
-            )
         check_credentials(credentials or {})
         validate_topology(topology, options)
+        refuse(option_refusals(options, Place.WORKERS))
+        refuse(class_refusals(topology, has_checkpoints=False))
         self._submitted += 1
         running = _Running(
             make_topology_id(name, self._submitted, int(time.time())),

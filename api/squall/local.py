@@ -25,6 +25,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from squall_common.component.checkpoints import Place, all_refusals, class_refusals, refuse
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.clock import SystemClock
@@ -125,6 +126,13 @@ class LocalTopologies:
         )
         options = TopologyOptions.read(stored)
         validate_topology(topology, options)
+        has_checkpoints = options.topology_checkpoint_interval_secs is not None
+        refuse(
+            [
+                *all_refusals(topology, options, Place.PROCESS),
+                *class_refusals(topology, has_checkpoints=has_checkpoints),
+            ]
+        )
         prepared = prepare(topology, stored)
         self._submitted += 1
         topology_id = make_topology_id(name, self._submitted, int(time.time()))
@@ -147,7 +155,7 @@ class LocalTopologies:
             on_reported=report, on_fatal=lambda error: self._died(name, error)
         )
         epochs = None
-        if options.topology_checkpoint_interval_secs is not None:
+        if has_checkpoints:
             epochs = _epochs_of(name, prepared, options)
             settings = replace(settings, epochs=await epochs.open())
         try:

@@ -30,6 +30,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from squall_common.cluster.values import ExecutorStats
+from squall_common.component.checkpoints import Place, option_refusals, refuse
 from squall_common.component.context import (
     CurrentCredentials,
     WorkerContext,
@@ -183,10 +184,7 @@ class Engine:
         self.epochs: EpochDriver | None = None
         interval = options.topology_checkpoint_interval_secs
         if settings.epochs is None and interval is not None:
-            raise SquallError(
-                "topology.checkpoint.interval.secs is set, and nothing takes checkpoints here",
-                hint="unset it; `storm local`, LocalCluster and clusters take them",
-            )
+            refuse(option_refusals(options, Place.ENGINE))
         if settings.epochs is not None:
             from squall_engine.epochs.driver import EpochDriver
 

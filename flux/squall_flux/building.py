@@ -45,6 +45,7 @@ class Built:
     conf: dict[str, Any]
     topology: Topology
     classes: dict[str, str]  # of the components of the definition, by id
+    made: dict[str, Any]  # the components that travel as recipes, by id
 
 
 def build(definition: Definition) -> Built:
@@ -62,7 +63,7 @@ def build(definition: Definition) -> Built:
         topology = assembly.topology()
     else:
         topology = assembly.from_source(conf)
-    return Built(definition.name.value, conf, topology, classes)
+    return Built(definition.name.value, conf, topology, classes, assembly.made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,7 @@ class _Assembly:
         self._definition = definition
         self._problems: list[str] = []
         self._steps = 0
+        self.made: dict[str, Any] = {}
 
     # ---- The whole ----
 
@@ -197,6 +199,7 @@ class _Assembly:
                     encode_arguments((), {}), attributes_of(found)
                 )
                 travelling[part.value.id] = object
+                self.made[part.value.id] = found
         return found, {}
 
     def _declare(

@@ -50,6 +50,7 @@ def run(session: Session, arguments: Sequence[str], options: Mapping[str, Any]) 
         session.runner = functools.partial(_show, built=built, options=options)
     elif options.get("detail"):
         print("\n".join(details(built)), file=sys.stderr)
+    session.made = built.made
     submit_topology(
         built.name,
         built.conf,

@@ -193,3 +193,19 @@ class Folder:
 
         found: tuple[Any, str] = url_to_fs(self.url)
         return found
+
+
+def path_of(url: str) -> str:
+    """A `file://` URL as a path; anything else as it is."""
+    scheme, found, path = url.partition("://")
+    return path if found and scheme == "file" else url
+
+
+def is_local(url: str) -> bool:
+    """Whether it is the path of a folder, or a `file://` URL."""
+    return "://" not in path_of(url)
+
+
+def is_relative(url: str) -> bool:
+    """Whether a place means something else in each process: a path that does not begin with /."""
+    return "://" not in url and not url.startswith("/")

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from squall_common.daemon.folders import Folder
+from squall_common.daemon.folders import Folder, path_of
 from squall_common.errors import describe
 from squall_common.state.errors import StateStoreError
 
@@ -37,14 +37,9 @@ class CheckpointStore:
     ) -> None:
         """`url` is a path or a URL that fsspec knows. `tries`: of each call."""
         self.url = url.rstrip("/") or "/"
-        self._root = Folder(_path_of(self.url))
+        self._root = Folder(path_of(self.url))
         self._tries = tries
         self._sleep = sleep
-
-    @property
-    def is_local(self) -> bool:
-        """Whether it is a folder of this machine (or one that is mounted here)."""
-        return self._root.is_local
 
     def put(self, name: str, data: bytes | Sequence[bytes]) -> None:
         """Write a file, or replace it: one of the parts, one after the other. Raises
@@ -130,13 +125,3 @@ class CheckpointStore:
         return StateStoreError(
             f"could not {what} {name} in the state store {self.url}: {describe(error)}", hint=hint
         )
-
-
-def is_relative(url: str) -> bool:
-    """Whether a place means something else in each process: a path that does not begin with /."""
-    return "://" not in url and not url.startswith("/")
-
-
-def _path_of(url: str) -> str:
-    scheme, found, path = url.partition("://")
-    return path if found and scheme == "file" else url

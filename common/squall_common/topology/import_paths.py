@@ -66,6 +66,17 @@ def import_path(path: str) -> Any:
     return found
 
 
+def class_here(path: str) -> type | None:
+    """The class at `module:name`, if this process has the module already, under its name or as the
+    program that runs. Imports nothing, so runs no code of users."""
+    module_name, _, name = path.partition(":")
+    module = sys.modules.get(_STORED_MODULES.get(module_name, module_name))
+    if module is None and module_name == main_module_name():
+        module = sys.modules["__main__"]
+    found = getattr(module, name, None)
+    return found if isinstance(found, type) else None
+
+
 def import_path_of(value: type | types.FunctionType | types.BuiltinFunctionType) -> str:
     """The `module:name` of a class or function, under which a worker finds it too. Raises
     InvalidTopologyError for one that has none: a lambda, one nested in a function or a class, one

@@ -10,9 +10,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+from squall_common.component.checkpoints import object_refusals
 from squall_common.component.context import TopologyContext, WorkerContext
-from squall_common.component.delivery.rewinding import RewindableSpout
-from squall_common.component.delivery.transactional import TransactionalSink
 from squall_common.component.groupings import CustomGrouping
 from squall_common.component.hooks import TaskHook
 from squall_common.config.load import component_conf
@@ -90,15 +89,10 @@ def build_task(host: BuildHost, task: int) -> Built:
     mode = invocation_mode_of(user, component.id, task)
     conf = component_conf(host.worker_context.conf, component.conf)
     options = host.options.of(component.id)
+    for refusal in object_refusals(component, user, has_checkpoints=host.epochs is not None):
+        raise ComponentStartError(component.id, task, refusal.what, hint=refusal.remedy)
     if host.epochs is not None:
-        host.epochs.admit(component.id, task, user, mode, options)
-    elif isinstance(user, RewindableSpout | TransactionalSink):
-        raise ComponentStartError(
-            component.id,
-            task,
-            f"component {component.id!r} ({type(user).__qualname__}) works with checkpoints only",
-            hint="set topology.checkpoint.interval.secs and topology.state.url",
-        )
+        host.epochs.admit(task, user, mode)
     context = TopologyContext(host.worker_context, task, conf)
     threaded = mode in (
         InvocationMode.THREAD,

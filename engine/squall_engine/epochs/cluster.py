@@ -28,6 +28,7 @@ from typing import Final
 from squall_common.cluster import paths
 from squall_common.cluster.store import Store
 from squall_common.cluster.values import CheckpointReport, StormBase
+from squall_common.component.checkpoints import Place, option_refusals, refuse
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
@@ -134,10 +135,10 @@ class ClusterEpochs:
         the cluster state. `send` takes sections for the engine of another worker, and `renew`
         replaces this process by a new image; `on_savepoint` is called when one is done. Raises
         SquallError."""
+        refuse(option_refusals(options, Place.CLUSTER))
         interval, url = options.topology_checkpoint_interval_secs, options.topology_state_url
         assert interval is not None
-        if url is None:
-            raise SquallError("topology.checkpoint.interval.secs needs topology.state.url")
+        assert url is not None
         topology = prepared.topology
         # Others have the name that workers of the version before know.
         rescaled = bool(options.topology_component_tasks)

@@ -21,7 +21,7 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
-from squall_common.component.checkpoints import component_problem
+from squall_common.component.checkpoints import refuse, structure_refusals
 from squall_common.component.component import Bolt
 from squall_common.component.delivery.rewinding import RewindableSpout
 from squall_common.component.delivery.transactional import RowBatch, TransactionalSink
@@ -65,7 +65,6 @@ if TYPE_CHECKING:
 
 _COMMIT_WAIT_SECS = 0.1  # after the first failure; then it doubles
 _COMMIT_WAIT_SECS_MAX = 10.0
-_PROVIDERS = ("memory", "org.apache.storm.state.InMemoryKeyValueStateProvider")
 _STATES: Mapping[InvocationMode, Callable[[KeyedState, ValueCodec], KeyValueState]] = {
     InvocationMode.SYNC: UndoableState,
     InvocationMode.THREAD: UndoableState,
@@ -132,13 +131,8 @@ class EpochDriver:
         self._settings = settings
         self._make_codec = make_codec
         self._worker = worker
-        self._refuse_cycles()
+        refuse(structure_refusals(plan.topology, host.options.topology))
         self._refuse_changes()
-        if host.options.topology.topology_state_provider not in _PROVIDERS:
-            raise SquallError(
-                "topology.state.provider is set with topology.checkpoint.interval.secs",
-                hint="unset it: checkpoints store all state in topology.state.url, exactly once",
-            )
         self._name_of: dict[int, TaskName] = {}
         for component in plan.topology.components:
             for index, task in enumerate(plan.tasks_of.get(component, ())):
@@ -177,39 +171,7 @@ class EpochDriver:
         """The epochs of each task here."""
         return {name: kept.epochs for name, kept in self._kept.items()}
 
-    # ---- what cannot have epochs ----
-
-    def _refuse_cycles(self) -> None:
-        for component in self._plan.order:
-            cycle = self._plan.cycle_of(component)
-            if len(cycle) > 1 or component in self._plan.feeders[component]:
-                raise SquallError(
-                    f"{', '.join(map(repr, cycle))} are on a cycle: with checkpoints "
-                    "(topology.checkpoint.interval.secs) a topology has no cycles",
-                    hint="a barrier would wait for itself",
-                )
-
-    def admit(
-        self, component: str, task: int, user: Any, mode: InvocationMode, options: TopologyOptions
-    ) -> None:
-        """Check a component, and remember its object. Raises ComponentStartError."""
-        problem = self._problem(component, user, mode)
-        if problem is None and options.topology_max_replays is not None:
-            problem = "sets topology.max.replays, and with checkpoints no message is replayed"
-        if problem is not None:
-            raise ComponentStartError(
-                component,
-                task,
-                f"component {component!r} ({type(user).__qualname__}) {problem}",
-                hint="unset topology.checkpoint.interval.secs to run it at least once",
-            )
-        kept = self._kept[self._name_of[task]]
-        kept.user, kept.mode = user, mode
-
-    def _problem(self, component: str, user: Any, mode: InvocationMode) -> str | None:
-        if mode in (InvocationMode.SHELL_BOLT, InvocationMode.SHELL_SPOUT):
-            return "is a shell component, which has no checkpoints"
-        return component_problem(user, self._plan.topology.components[component])
+    # ---- what cannot go on from its epoch ----
 
     def _refuse_changes(self) -> None:
         manifest = self._settings.manifest
@@ -227,6 +189,11 @@ class EpochDriver:
             raise restore_error(problems, f"checkpoint {manifest.epoch}")
 
     # ---- while tasks are made ----
+
+    def admit(self, task: int, user: Any, mode: InvocationMode) -> None:
+        """Remember the object of a task, which can have epochs."""
+        kept = self._kept[self._name_of[task]]
+        kept.user, kept.mode = user, mode
 
     def _part_of(self, component: str) -> ComponentPart | None:
         manifest = self._settings.manifest

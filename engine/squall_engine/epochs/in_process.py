@@ -23,6 +23,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from squall_common.component.checkpoints import Place, option_refusals, refuse
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
@@ -57,26 +58,11 @@ class InProcessEpochs:
     ) -> None:
         """`shape` is of users' components; `name` the topology's. Raises SquallError if the
         configuration does not say where, or not a folder."""
-        interval = options.topology_checkpoint_interval_secs
-        url = options.topology_state_url
+        refuse(option_refusals(options, Place.PROCESS))
+        interval, url = options.topology_checkpoint_interval_secs, options.topology_state_url
         assert interval is not None
-        if url is None:
-            raise SquallError(
-                "topology.checkpoint.interval.secs is set, and topology.state.url is not",
-                hint="set topology.state.url to the folder for the checkpoints",
-            )
-        if options.topology_checkpoint_savepoint is not None:
-            raise SquallError(
-                "topology.checkpoint.savepoint is set, and only a cluster starts a topology from a "
-                "savepoint",
-                hint="submit it with storm jar --from-savepoint",
-            )
+        assert url is not None
         store = CheckpointStore(url)
-        if not store.is_local:
-            raise SquallError(
-                f"topology.state.url is {url}, and in one process checkpoints go to a folder",
-                hint="set it to the path of a folder",
-            )
         self._folder = Path(store.url.removeprefix("file://")) / name
         self._topology = name
         self._interval = interval

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from squall_common.cluster.values import RebalanceOptions
+from squall_common.component.checkpoints import Place, all_refusals
 from squall_common.config.load import check_json, validate_conf
 from squall_common.config.options.judge import mapped, without_made_up
 from squall_common.config.options.typed import TopologyOptions
@@ -93,7 +94,11 @@ def check_rebalance(
         wrong = _override_problems(conf)
         if not wrong:
             changed = TopologyOptions.read(conf)
-            wrong = [*blob_problems(changed), *_consumer_problems(conf, changed, topology.options)]
+            wrong = [
+                *blob_problems(changed),
+                *_consumer_problems(conf, changed, topology.options),
+                *_checkpoint_problems(topology, conf),
+            ]
         problems += wrong
         conf = {**without_made_up(conf), **mapped(conf)}
         overrides = json.dumps(conf, sort_keys=True) if conf else None
@@ -136,6 +141,18 @@ def _rescale_problems(topology: StoredTopology, component: str, tasks: int) -> l
             "(topology.state.max.parallelism)"
         ]
     return []
+
+
+def _checkpoint_problems(topology: StoredTopology, conf: Mapping[str, Any]) -> list[str]:
+    """What a topology could not have with checkpoints once these options are its own. (What it has
+    already is not said again.)"""
+
+    def problems(options: TopologyOptions) -> list[str]:
+        return [str(one) for one in all_refusals(topology.compiled, options, Place.CLUSTER)]
+
+    before = problems(topology.options)
+    after = problems(TopologyOptions.read({**topology.conf, **conf}))
+    return [problem for problem in after if problem not in before]
 
 
 def _consumer_problems(

@@ -21,6 +21,7 @@ from squall_common.cluster.leader import Fence, NotLeaderError
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import ConnectionLostError, NodeExistsError, StoreError
 from squall_common.cluster.values import StormBase, TopologyStatus
+from squall_common.component.checkpoints import Place, all_refusals, refuse
 from squall_common.config.load import normalize_topology_conf, warn_of_ignored
 from squall_common.config.options.typed import NimbusOptions, TopologyOptions
 from squall_common.daemon.clock import Clock
@@ -52,7 +53,6 @@ from squall_nimbus.store.topology_store import (
     all_blob_keys,
     compile_topology,
 )
-from squall_nimbus.topologies.checkpoints import checkpoint_problems
 from squall_nimbus.topologies.credentials import CredentialsKeeper
 from squall_nimbus.topologies.lifecycle import MonitorDue
 from squall_nimbus.topologies.lifecycle_shell import LifecycleShell, TopologyNotAliveError
@@ -241,9 +241,7 @@ class Submitter:
         conf["topology.submitter.principal"] = submission.principal
         options = TopologyOptions.read(conf, where="topology conf")
         validate_topology(topology, options, check_time=check_time)
-        problems = checkpoint_problems(topology, options)
-        if problems:
-            raise InvalidTopologyError.listing(problems)
+        refuse(all_refusals(topology, options, Place.CLUSTER))
         if options.topology_history_enable:  # say now that no history could be written
             try:
                 check_available(history_url(self._options))

@@ -18,10 +18,10 @@ from squall_common.cluster.values import (
     TopologyStatus,
 )
 from squall_common.daemon.clock import Clock
+from squall_common.daemon.folders import is_relative
 from squall_common.daemon.logs import LEVELS, get_logger
 from squall_common.errors import InvalidTopologyError, SquallError
 from squall_common.names import topology_name_of
-from squall_common.state.checkpoint_store import is_relative
 from squall_common.state.savepoint import name_problem
 from squall_common.topology.model import WorkerSlot
 from squall_nimbus.topologies.credentials import CredentialsKeeper

@@ -172,6 +172,38 @@ def test_an_upload_goes_in_chunks_below_the_frame_size(runner, nimbus):
     assert min(sizes) > 0
 
 
+REWINDABLE = """
+    from squall import RewindableSpout, TopologyBuilder, submit_topology
+
+    class Words(RewindableSpout):
+        outputs = ["word"]
+        def seek(self, positions):
+            pass
+        def next_tuple(self):
+            pass
+
+    def build():
+        builder = TopologyBuilder()
+        builder.spout("words", Words())
+        return builder.build()
+"""
+
+
+def test_a_source_of_checkpoints_needs_them_from_the_topology_or_the_cluster(runner, nimbus):
+    """Its worker would end at every start."""
+    runner.write("wc.py", REWINDABLE, GUARDED)
+    nimbus.answers["getNimbusConf"] = "{}"
+    message = runner.fail("wc", "counts", conf=nimbus.conf)
+    assert "spout 'words' (Words) is a RewindableSpout, which works with checkpoints" in message
+    assert nimbus.uploads == {}
+    interval = "topology.checkpoint.interval.secs"
+    nimbus.answers["getNimbusConf"] = json.dumps({interval: 5})
+    assert runner.run("wc", "counts", conf=nimbus.conf).status == 0
+    assert "works with checkpoints" in runner.fail(
+        "wc", "counts", conf=nimbus.conf, overrides={interval: None}
+    )
+
+
 def test_an_entry_point_that_submits_twice_uploads_once(runner, nimbus):
     again = """
     if __name__ == "__main__":

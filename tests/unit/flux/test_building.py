@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from squall import Bolt, CustomGrouping, Spout
+from squall import Bolt, CustomGrouping, Spout, _submit
 from squall_common.errors import InvalidTopologyError
 from squall_common.topology.arguments import instantiate
 from squall_common.topology.model import GroupingKind, PythonObject, ShellObject
 from squall_flux.building import Built, build
 from squall_flux.definition import load_definition
+from squall_flux.entry import run
 from squall_flux.substitution import Filter
 
 MODULE = "flux_test_words"
@@ -159,6 +160,26 @@ def test_references_properties_and_methods_arrive_in_the_worker(tmp_path: Path) 
     assert vars(bolt)["lower"] is True
     assert vars(bolt)["scheme"].name.name == "inner"
     assert vars(bolt)["kept"] == [vars(bolt)["scheme"].name, vars(bolt)["scheme"]]
+
+
+def test_a_component_that_travels_as_a_recipe_is_known_when_it_is_submitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The class that its topology names says nothing about it."""
+    text = (
+        "config: {topology.checkpoint.interval.secs: 1}\n"
+        + BOLT.replace("'m:Split'}", "'m:Split', properties: [{name: auto_ack, value: false}]}")
+        + streams("{type: SHUFFLE}")
+    )
+    built = make(tmp_path, text)
+    assert list(built.made) == ["b"]
+    session = _submit.Session("cluster", tmp_path / "package.zip", tmp_path, {})
+    monkeypatch.setattr(_submit, "_session", session)
+    with pytest.raises(InvalidTopologyError) as raised:
+        run(session, [str(tmp_path / "t.yaml")], {})
+    spout, bolt = raised.value.problems
+    assert spout.startswith("spout 's' (Lines) cannot be read again from a position")
+    assert bolt.startswith("bolt 'b' (Split) acks or anchors by hand")
 
 
 def test_worker_hooks_arrive_in_the_worker_in_their_order(tmp_path: Path) -> None:

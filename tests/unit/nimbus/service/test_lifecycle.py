@@ -296,7 +296,7 @@ async def test_what_checkpoints_cannot_have_is_refused(nimbus) -> None:
     with pytest.raises(storm.InvalidTopologyException) as caught:
         await nimbus.submit(conf={"topology.checkpoint.interval.secs": 1})
     assert "topology.state.url is not: set it to a URL" in caught.value.msg
-    assert "spout 'words' is a shell component, which has no checkpoints" in caught.value.msg
+    assert "spout 'words' is a shell component, whose state and position" in caught.value.msg
     assert await nimbus.state.topology_ids() == []
 
 
