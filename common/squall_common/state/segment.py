@@ -1,11 +1,12 @@
 """The file of a task and an epoch: the entries that have changed, by key group.
 
     MAGIC           8 bytes; the last one is the version of the format
-    block ...       of one key group: rows, encoded as tuples are, with a CRC-32 in the footer
+    block ...       of one key group, with a CRC-32 in the footer
     footer          msgpack: `Footer`
     trailer         CRC-32 and length of the footer, then MAGIC again
 
-A row is one of
+A block has frames, each behind its length (4 bytes, the lowest first): first one of deleted keys,
+which may be empty, then those of entries. A frame has rows, encoded as tuples are. A row is one of
 
     [key]                         was deleted
     [key, value]

@@ -368,7 +368,7 @@ class EpochDriver:
             state = self._restored(kept, groups, empty)
             stored = state.get(_WINDOWS)
             if stored is not None:
-                ((data, tasks),) = codec.decode_rows(stored)
+                data, tasks = _windows_in(stored, codec)
                 shell.restore(data, codec, self._maker_of_tuples(component, tasks))
             elif part is not None:
                 self._restore_groups(kept, state, part, codec)
@@ -387,7 +387,7 @@ class EpochDriver:
         for key, stored in state.prefix((_WINDOWS,)):
             entry = state.entry(key)
             assert entry is not None
-            ((data, tasks),) = codec.decode_rows(stored)
+            data, tasks = _windows_in(stored, codec)
             if make_tuple is None or tasks != before:
                 before, make_tuple = tasks, self._maker_of_tuples(kept.name[0], tasks)
             found.append((key[1], entry.owner, data, make_tuple))
@@ -694,6 +694,19 @@ class EpochDriver:
 
 def _positioned(send: Any, positions: dict[Any, Any], ids: Any, otherwise: Any) -> Any:
     return PositionedEmit(send, positions, ids, otherwise).emit
+
+
+def _windows_in(stored: bytes, codec: ValueCodec) -> tuple[bytes, Any]:
+    """What an entry of windows holds, and the tasks that its tuples name. Raises SquallError."""
+    (row,) = codec.decode_rows(stored)
+    if len(row) != 2:
+        raise SquallError(
+            "its windows were stored by an older version of Squall, which did not say where their "
+            "tuples came from",
+            hint="finish with that version, or start with new checkpoints",
+        )
+    data, tasks = row
+    return data, tasks
 
 
 class _AtomicBolt:

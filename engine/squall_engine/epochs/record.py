@@ -20,7 +20,7 @@ from squall_common.cluster.store import (
     StoreError,
 )
 from squall_common.state.checkpoint_store import CheckpointStore
-from squall_common.state.errors import StateDamagedError, StateStoreError
+from squall_common.state.errors import StateDamagedError, StateStoreError, StateVersionError
 from squall_engine.epochs.background import Background
 from squall_engine.epochs.messages import Record, new_history
 
@@ -165,10 +165,10 @@ def _encode(record: Record) -> bytes:
 def _decode(data: bytes, what: str) -> Record:
     head, check, body = data[: len(_HEAD)], data[len(_HEAD) :][:4], data[len(_HEAD) + 4 :]
     why = None
-    if head[:-1] != _HEAD[:-1]:
+    if head[:-1] != _HEAD[:-1] or not head[-1]:
         why = "it is not a record"
-    elif head != _HEAD:
-        why = f"its format has version {head[-1]}, and this is {_HEAD[-1]}"
+    elif head[-1] > _HEAD[-1]:
+        raise StateVersionError(what, head[-1], _HEAD[-1])
     elif check != zlib.crc32(body).to_bytes(4, "little"):
         why = "its checksum differs"
     if why is None:
