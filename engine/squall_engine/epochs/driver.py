@@ -163,6 +163,7 @@ class EpochDriver:
         self.is_broken = False  # something of this generation was lost: no snapshot counts any more
         self._confirmed = settings.epoch
         self._closed = asyncio.Event()
+        self._left_commits = False  # some run that nothing here waits for any more
         self.groups: dict[str, int] = {}  # of components with keyed state
         self.under_way = False  # a snapshot is due, or a task is silent
 
@@ -686,10 +687,14 @@ class EpochDriver:
         epoch. Idempotent."""
         self._closed.set()
         running = [kept.committing for kept in self._kept.values() if kept.committing is not None]
-        if not running:
-            return True
-        _, left = await asyncio.wait(running, timeout=wait_secs)
-        return not left
+        if running:
+            _, left = await asyncio.wait(running, timeout=wait_secs)
+            for waiting in left:  # the call goes on on its thread, and the loop may end before it
+                waiting.cancel()
+            if left:
+                self._left_commits = True
+                await asyncio.wait(left)
+        return not self._left_commits
 
 
 def _positioned(send: Any, positions: dict[Any, Any], ids: Any, otherwise: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import threading
 import time
@@ -575,4 +576,5 @@ def test_a_sink_that_hangs_keeps_the_folder_and_not_the_process(
         assert not ended
         with pytest.raises(SquallError, match="is running with its checkpoints in"):
             cluster.submit_topology("words", conf(tmp_path), topology(rows=100))
+        assert "_commit" not in repr(asyncio.all_tasks(cluster._loop))  # which will be gone
     released.set()
