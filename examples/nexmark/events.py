@@ -11,6 +11,7 @@ from typing import NamedTuple
 PERSONS, AUCTIONS, EVENTS = 1, 3, 50  # of so many events
 FIRST_ID = 1000
 FIRST_CATEGORY, CATEGORIES = 10, 5
+LONGEST_SECS = 60  # that an auction is open: at 100 events a second, one in 33 s
 IN_FLIGHT, ACTIVE = 100, 1000  # auctions and people that bids are for and from
 STATES = ["AZ", "CA", "ID", "OR", "WA", "WY"]
 CITIES = ["Phoenix", "Los Angeles", "San Francisco", "Boise", "Portland", "Bend", "Redmond"]

@@ -92,6 +92,15 @@ def q5(events):
     }
 
 
+def q6(events):
+    auctions, best = winning(events)
+    sold = defaultdict(list)
+    for id, bid in best.items():
+        sold[auctions[id].seller].append((auctions[id].expires, id, bid.price))
+    last = {seller: sorted(mine)[-10:] for seller, mine in sold.items()}
+    return {seller: sum(price for *_, price in ten) / len(ten) for seller, ten in last.items()}
+
+
 def q7(events):
     windows = defaultdict(list)
     for bid in bids_in(events):
@@ -121,8 +130,8 @@ def q9(events):
 def q10(events):
     found = Counter()
     for bid in bids_in(events):
-        text = dt.datetime.fromtimestamp(bid.at // 1000, dt.UTC).isoformat()
-        found[(*head(bid), text[:10], text[11:16])] += 1
+        when = dt.datetime.fromtimestamp(bid.at // 1000, dt.UTC)
+        found[(*head(bid), f"{when:%Y-%m-%d}", f"{when:%H:%M}")] += 1
     return found
 
 
@@ -143,8 +152,13 @@ def q11(events):
     return found
 
 
-def q12(events):
-    return Counter(bid.bidder for bid in bids_in(events))
+def q12(windows):
+    """`windows` are the events that come in each window: answers have the number of theirs."""
+    return Counter(
+        (bidder, count, number)
+        for number, events in enumerate(windows)
+        for bidder, count in Counter(bid.bidder for bid in bids_in(events)).items()
+    )
 
 
 def q13(events):

@@ -1,8 +1,7 @@
 """The queries of Nexmark as streams: each takes the stream of events and returns its answers.
 
 A query whose answer grows or changes with each event emits a new row each time; the last row of a
-key counts. Query 6 (the average price of a seller's last ten closed auctions) is left out: an
-auction closes at a time, and `process` has no timers.
+key counts.
 """
 
 import datetime as dt
@@ -11,8 +10,9 @@ from bisect import bisect
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter, itemgetter
+from typing import NamedTuple
 
-from events import Auction, Bid, Person, at, is_auction, is_bid, is_person
+from events import LONGEST_SECS, Auction, Bid, Person, at, is_auction, is_bid, is_person
 
 from squall.windows import session, sliding, tumbling
 
@@ -76,8 +76,8 @@ def q10(events):
 
 
 def with_folder(bid):
-    when = dt.datetime.fromtimestamp(bid.at / 1000, dt.UTC)
-    return (*row(bid), f"{when:%Y-%m-%d}", f"{when:%H:%M}")
+    when = dt.datetime.fromtimestamp(bid.at / 1000, dt.UTC).isoformat()
+    return (*row(bid), when[:10], when[11:16])
 
 
 def q13(events):
@@ -201,6 +201,43 @@ def add_change(total, change):
 
 def average(total):
     return total[0] / total[1]
+
+
+def q6(events):
+    """Average selling price of a seller: of the last ten auctions that have closed."""
+    prices = events.filter(is_auction_or_bid).key_by(of_auction).process(winning_prices)
+    # The time of a price is when its auction closes. With the longest life of an auction as the
+    # lag, the watermark is never ahead of the bids: a window that fires has all that were made.
+    prices = prices.event_time(attrgetter("closes"), lag_secs=LONGEST_SECS)
+    closed = prices.key_by(attrgetter("auction")).window(tumbling(secs=1)).reduce(higher)
+    sold = closed.map(attrgetter("value"))
+    return sold.key_by(attrgetter("seller")).aggregate(list, add_closed, average_price)
+
+
+class Price(NamedTuple):
+    """What an auction brings, as of its best bid so far."""
+
+    closes: int
+    auction: int
+    seller: int
+    price: int
+
+
+def winning_prices(auction, event, state):
+    for won, _ in winners(event, state):
+        yield Price(won.expires, won.id, won.seller, event.price)
+
+
+def higher(first, second):
+    return max(first, second, key=attrgetter("price"))
+
+
+def add_closed(last, price):
+    return sorted([*last, price])[-10:]
+
+
+def average_price(last):
+    return sum(sold.price for sold in last) / len(last)
 
 
 def q9(events):

@@ -8,7 +8,7 @@ from bench import auctions, nexmark
 
 def test_every_query_with_event_time_or_none_is_measured() -> None:
     names = [case.name for case in nexmark.cases()]
-    assert len(names) == 21
+    assert len(names) == 22
     assert "q12" not in names
     assert all(case.messages == case.tuples == nexmark.TOTAL for case in nexmark.cases())
 
