@@ -29,7 +29,7 @@ def _statistics() -> None:
     from squall_engine.tasks.bolt import SyncBolt
 
     def run(self: SyncBolt, deadline: float) -> bool:
-        while (batch := self.take(self.queued)) is not None:
+        while (batch := self.take(self.inbox.queued)) is not None:
             self.calls.run(batch, len(batch))
         return True
 

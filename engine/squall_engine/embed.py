@@ -279,13 +279,13 @@ class EmbeddedEngine(Engine):
 
     def deliver(self, task: int, tuples: Sequence[Tuple]) -> None:
         """Put tuples of one stream, at least one, into the inbox of a bolt of this worker."""
-        self._flow.bolt_of[task].deliver(Batch.of(tuples[0].source, tuples))
+        self._flow.bolt_of[task].inbox.put(Batch.of(tuples[0].source, tuples))
         self.wake()
 
     def tick(self, task: int, freq_secs: float) -> None:
         """Put a tick tuple into the inbox of a bolt of this worker."""
         source = tick_source()
-        self._flow.bolt_of[task].deliver(
+        self._flow.bolt_of[task].inbox.put(
             Batch.of(source, [Tuple([freq_secs], 0, UNANCHORED, source)])
         )
         self.wake()

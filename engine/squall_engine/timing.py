@@ -81,7 +81,7 @@ class Ticks:
         for every, bolt, freq_secs in self._ticks:
             if every.is_due(now):
                 tup = Tuple([freq_secs], 0, UNANCHORED, self._source)
-                bolt.deliver(Batch.of(self._source, [tup]))
+                bolt.inbox.put(Batch.of(self._source, [tup]))
                 any_due = True
         return any_due
 

@@ -22,9 +22,9 @@ import sys
 from array import array
 from collections.abc import Mapping, Sequence
 
-_STEPS = 8  # buckets a doubling
-_UNIT_SECS = 1e-6
-BUCKET_MAX = 40 * _STEPS  # 12 days
+STEPS = 8  # buckets a doubling
+UNIT_SECS = 1e-6
+BUCKET_MAX = 40 * STEPS  # 12 days
 
 Histogram = dict[int, int]  # bucket -> events
 
@@ -34,21 +34,21 @@ _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}  # bytes of a count: the code of its a
 
 def bucket_of(secs: float) -> int:
     """The bucket of a latency; negative ones (a clock that is not ours) are zero."""
-    if secs <= _UNIT_SECS:
+    if secs <= UNIT_SECS:
         return 0
-    return min(BUCKET_MAX, 1 + int(_STEPS * math.log2(secs / _UNIT_SECS)))
+    return min(BUCKET_MAX, 1 + int(STEPS * math.log2(secs / UNIT_SECS)))
 
 
 def secs_of(bucket: int) -> float:
     """The value that stands for a bucket: the middle, in ratio, of its bounds."""
     if bucket <= 0:
-        return _UNIT_SECS
-    return _UNIT_SECS * float(2.0 ** ((bucket - 0.5) / _STEPS))
+        return UNIT_SECS
+    return UNIT_SECS * float(2.0 ** ((bucket - 0.5) / STEPS))
 
 
 def upper_secs(bucket: int) -> float:
     """The largest value of a bucket."""
-    return _UNIT_SECS * float(2.0 ** (max(0, bucket) / _STEPS))
+    return UNIT_SECS * float(2.0 ** (max(0, bucket) / STEPS))
 
 
 def pack(histogram: Mapping[int, int]) -> bytes:

@@ -8,6 +8,8 @@ Everything that is not hot is written once and uses either.
 
     Source             the properties that the tuples of one task on one stream have in common
     Tuple, Batch       a tuple as a bolt gets it; tuples of one stream on the way to one task
+    Inbox              what waits for a bolt's task
+    TimedRuns          what a task has executed, and how long it took
     Edge, Output       where tuples wait for the end of the turn; one stream of a task
     Outbox             the edges of a task, or of tasks that share theirs, that have something
     RoundRobin ...     groupers, which pick edges
@@ -107,6 +109,7 @@ if TYPE_CHECKING or COMPILED:
         Fixed,
         GroupPacker,
         HotState,
+        Inbox,
         KeyFinder,
         Ledger,
         Outbox,
@@ -118,6 +121,7 @@ if TYPE_CHECKING or COMPILED:
         SpoutCalls,
         TableBatch,
         TableRows,
+        TimedRuns,
         Trees,
         Trial,
         Tuple,
@@ -141,6 +145,7 @@ else:
         Fixed,
         GroupPacker,
         HotState,
+        Inbox,
         KeyFinder,
         Ledger,
         Outbox,
@@ -152,6 +157,7 @@ else:
         SpoutCalls,
         TableBatch,
         TableRows,
+        TimedRuns,
         Trees,
         Trial,
         Tuple,
@@ -189,6 +195,7 @@ __all__ = [
     "GroupPacker",
     "Grouper",
     "HotState",
+    "Inbox",
     "Inspector",
     "KeyFinder",
     "Ledger",
@@ -205,6 +212,7 @@ __all__ = [
     "TableBatch",
     "TableRows",
     "Taken",
+    "TimedRuns",
     "Trees",
     "Trial",
     "Tuple",

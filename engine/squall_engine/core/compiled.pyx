@@ -27,6 +27,7 @@ from cpython.object cimport Py_EQ, PyObject, PyObject_Hash, PyObject_RichCompare
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_CheckExact
+from libc.math cimport log2
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memcmp, memcpy, memset
@@ -52,6 +53,7 @@ import sys
 
 import msgspec
 
+from squall_common.history.histogram import BUCKET_MAX, STEPS, UNIT_SECS
 from squall_common.names import DEFAULT_STREAM as _DEFAULT_STREAM
 from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK, TICK_STREAM
 from squall_common.state.disk.keys import KEY_BYTES_MAX
@@ -61,6 +63,7 @@ from squall_engine.core.sections import FAILS, RESETS, acker_of, serialize_roots
 from squall_engine.core.values import (
     BUCKETS,
     IN_HAND_WORDS,
+    SAMPLE_EVERY,
     AckerCounts,
     EmitError,
     Outcome,
@@ -87,13 +90,16 @@ cdef uint64_t ACKER_MASK = (1 << ACKER_INDEX_BITS) - 1
 cdef long TIMEOUT_BUCKETS = BUCKETS
 cdef Py_ssize_t TABLE_MIN = 1024
 cdef Py_ssize_t HAND_WORDS = IN_HAND_WORDS
+cdef Py_ssize_t INBOX_SAMPLE_EVERY = SAMPLE_EVERY
 
 include "cython/ids.pxi"
 include "cython/hashing.pxi"
 include "cython/tuples.pxi"
+include "cython/inbox.pxi"
 include "cython/pending.pxi"
 include "cython/acking.pxi"
 include "cython/trees.pxi"
+include "cython/runs.pxi"
 include "cython/outputs.pxi"
 include "cython/emitting.pxi"
 include "cython/bolts.pxi"
@@ -121,6 +127,7 @@ __all__ = [
     "Fixed",
     "GroupPacker",
     "HotState",
+    "Inbox",
     "KeyFinder",
     "Ledger",
     "Outbox",
@@ -132,6 +139,7 @@ __all__ = [
     "SpoutCalls",
     "TableBatch",
     "TableRows",
+    "TimedRuns",
     "Trees",
     "Trial",
     "Tuple",

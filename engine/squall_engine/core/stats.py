@@ -22,8 +22,25 @@ Key = Hashable  # a stream, or (component, stream) for a bolt's inputs
 Totals = dict[tuple[str, Key], float]  # (measure, key) -> count or seconds
 
 
-class Runs:
-    """Counts of what was executed, and of the outcomes."""
+class Runs(Protocol):
+    """What was executed of one input, and its outcomes. The keys and units are those of
+    `TaskCounts`."""
+
+    @property
+    def executed(self) -> int: ...
+    @property
+    def execute_secs(self) -> float: ...
+    @property
+    def process_events(self) -> int: ...
+    @property
+    def process_secs(self) -> float: ...
+
+    def add_executed(self, n: int, secs: float, processed: int) -> None: ...
+    def add_processed(self, n: int, secs: float) -> None: ...
+
+
+class Sums:
+    """`Runs` without histograms."""
 
     __slots__ = ("execute_secs", "executed", "process_events", "process_secs")
 
@@ -33,6 +50,16 @@ class Runs:
         # Process latency of a bolt, complete latency of a spout.
         self.process_events = 0
         self.process_secs = 0.0
+
+    def add_executed(self, n: int, secs: float, processed: int) -> None:
+        self.executed += n
+        self.execute_secs += secs
+        if processed:
+            self.add_processed(processed, secs)
+
+    def add_processed(self, n: int, secs: float) -> None:
+        self.process_events += n
+        self.process_secs += secs
 
 
 class TaskCounts:
@@ -46,26 +73,23 @@ class TaskCounts:
         self.failed: dict[Key, int] = {}
         self._runs: dict[Key, Runs] = {}
 
-    def _of(self, key: Key) -> Runs:
-        return self._runs.setdefault(key, Runs())
+    def runs_of(self, key: Key) -> Runs:
+        """What was executed of one input."""
+        return self._runs.get(key) or self._runs.setdefault(key, self._make_runs())
+
+    def _make_runs(self) -> Runs:
+        return Sums()
 
     def add(self, counts: dict[Key, int], key: Key, n: int = 1) -> None:
         counts[key] = counts.get(key, 0) + n
 
     def executed_many(self, key: Key, n: int, secs: float, processed: int = 0) -> None:
         """`n` tuples were executed in `secs`, and `processed` of them acked by the end of it."""
-        runs = self._runs.get(key) or self._of(key)
-        runs.executed += n
-        runs.execute_secs += secs
-        if processed:
-            runs.process_events += processed
-            runs.process_secs += secs
+        self.runs_of(key).add_executed(n, secs, processed)
 
     def processed(self, key: Key, secs: float, n: int = 1) -> None:
         """`n` tuples took `secs` altogether from their arrival to their ack."""
-        runs = self._runs.get(key) or self._of(key)
-        runs.process_events += n
-        runs.process_secs += secs
+        self.runs_of(key).add_processed(n, secs)
 
     def add_to(self, totals: Totals) -> None:
         def add(measure: str, key: Key, value: float) -> None:

@@ -18,6 +18,9 @@ ACKER_INDEX_MASK = (1 << ACKER_INDEX_BITS) - 1
 # The words that a bolt notes its current tuple in: root, task, and the other roots.
 IN_HAND_WORDS = 16
 
+# An inbox looks at the size of a tuple once in so many batches.
+SAMPLE_EVERY = 16
+
 # Timeout buckets in a message timeout: a root times out after 1.0 to 1.1 times the timeout.
 BUCKETS = 10
 

@@ -33,7 +33,6 @@ from squall_engine.backpressure.credit import (
     window_bytes,
 )
 from squall_engine.backpressure.inbox import EncodedTuples
-from squall_engine.backpressure.memory_size import tuple_bytes
 from squall_engine.backpressure.wait_times import WaitTimes
 from squall_engine.core import Batch, Edge, Ledger, TurnState
 from squall_engine.core.sections import addressee
@@ -51,7 +50,6 @@ from squall_engine.transport import LOAD_MAX, Grant, Transport
 _SOFT_TUPLES = 2_048
 _UNROUTED_TUPLES_MAX = 10_000  # kept an edge while its task has no worker
 _INBOX_BYTES_MIN = 256 * 1024
-_SAMPLE_EVERY = 16  # batches
 # The tasks that share an output group take (or spouts emit) as many tuples together before it is
 # flushed as one task may in a slice, so batches are large. This may exceed a threshold.
 _FLUSH_TUPLES = SLICE_TUPLES_MAX
@@ -124,6 +122,7 @@ class Flow:
         for bolt in self.bolts:
             bolt.set_marks(_SOFT_TUPLES, self._tuples_max, self._inbox_bytes)
             bolt.decode = self._exchange.decode_for
+            bolt.on_full = self._check_inbox
         self._group_of = output_groups([one.task for one in built], self.bolt_of, self._plan)
         self._groups = list(dict.fromkeys(self._group_of.values()))
         # Tasks that share their edges sent together: the first of them reports it.
@@ -288,8 +287,9 @@ class Flow:
     def flush(self, group: OutputGroup) -> bool:
         """Move the tuples that wait in the edges of an output group to their targets. True when
         something moved. Tuples without credit stay, and are in `_waiting_for_credit`."""
-        moved = False
-        for outgoing in group.outbox.take():
+        outbox = group.outbox
+        moved = outbox.deliver()
+        for outgoing in outbox.take():
             target = outgoing.target
             if target is None:
                 moved |= self._send(group, outgoing)
@@ -298,21 +298,13 @@ class Flow:
             n = len(batch)
             if not n:
                 continue
-            if outgoing.droppable and target.local > target.hard:
+            if outgoing.droppable and target.inbox.local > target.hard:
                 self.dropped[outgoing.stream] += n
                 continue
-            if outgoing.inner and target.local > target.hard_max:
+            if outgoing.inner and target.inbox.local > target.hard_max:
                 self._overflow(outgoing, batch)
                 continue
-            target.samples -= 1
-            if target.samples <= 0:
-                target.samples = _SAMPLE_EVERY
-                target.sample(tuple_bytes(batch.last_row()))
-            target.inbox.append(batch)
-            target.queued += n
-            target.local += n
-            if target.local > target.soft:
-                self._check_inbox(target)
+            target.inbox.put_from_here(batch)
             moved = True
         return moved
 
@@ -422,12 +414,12 @@ class Flow:
         if bolt is None:
             for strayed, batch in self._exchange.tuples_of(section).items():
                 if strayed in self.bolt_of:
-                    self.bolt_of[strayed].deliver(batch)
+                    self.bolt_of[strayed].inbox.put(batch)
             return
         size = charge(len(section), count)
         account = accounts[task]
         account.received += size
-        bolt.receive(EncodedTuples(section, count, size, account))
+        bolt.inbox.put_encoded(EncodedTuples(section, count, size, account))
 
     def send_grants(self) -> None:
         """Grant what was taken in this turn."""
@@ -512,7 +504,7 @@ class Flow:
         """Empty the inboxes, and what could not be sent; the roots of all that."""
         roots: dict[int, None] = {}
         for bolt in self.bolts:
-            for batch in bolt.empty():
+            for batch in bolt.inbox.empty():
                 roots.update(dict.fromkeys(batch.roots()))
         for group in self._groups:
             with group.lock:
@@ -579,13 +571,13 @@ class Flow:
             for bolt in bolts:
                 if not bolt.inbox:
                     continue
-                bolt.blocked = group in blocked
+                bolt.blocked = bool(blocked) and group in blocked
                 if bolt.blocked:
                     continue
-                queued = bolt.queued
+                queued = bolt.inbox.queued
                 if bolt.run(deadline):
                     ran = worked = True
-                    taken += queued - bolt.queued
+                    taken += queued - bolt.inbox.queued
                     if taken >= _FLUSH_TUPLES and group.on_loop:
                         self.flush(group)
                         ran, taken = False, 0
@@ -602,8 +594,8 @@ class Flow:
         return group in self._blocked_tasks.blocked
 
     def _check_inbox(self, bolt: BoltTask) -> None:
-        waiting = bolt.local
-        if waiting > bolt.soft:
+        waiting = bolt.inbox.local
+        if waiting > bolt.inbox.soft:
             if bolt not in self._throttling:
                 self._throttling[bolt] = None
                 self._congested_is_stale = True

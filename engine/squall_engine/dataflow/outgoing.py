@@ -29,12 +29,13 @@ class OutgoingEdge:
     """An edge, its target, and the credit for it."""
 
     __slots__ = (
-        "allowance", "component", "droppable", "edge", "inner", "outbound", "rest", "sent_bytes",
+        "_edge", "_from_core", "allowance", "component", "droppable", "inner", "outbound", "rest",
+        "sent_bytes",
         "slot", "stream", "target", "task", "tuple_bytes",
     )  # fmt: skip
 
     def __init__(self, edge: Edge, target: BoltTask | None, *, inner: bool) -> None:
-        self.edge: TupleBuffer = edge
+        self._from_core = edge
         self.task: int = edge.task
         self.component: str = edge.source.component
         self.stream: str = edge.source.stream
@@ -48,6 +49,20 @@ class OutgoingEdge:
         self.rest: Batch | None = None  # taken from the edge, but there was no more credit
         self.tuple_bytes = 256  # credit for one tuple, by the last section
         self.sent_bytes = 0  # to another worker, since this one began
+        self.edge = edge
+
+    @property
+    def edge(self) -> TupleBuffer:
+        """Where emitted tuples wait: the core's edge, or an object in its place."""
+        return self._edge
+
+    @edge.setter
+    def edge(self, edge: TupleBuffer) -> None:
+        self._edge: TupleBuffer = edge
+        # Where nothing is to be decided about its tuples, the core delivers them by itself.
+        direct = edge is self._from_core and not (self.inner or self.droppable)
+        inbox = self.target.inbox if direct and self.target is not None else None
+        self._from_core.inbox = inbox
 
 
 class OutputGroup:
@@ -74,11 +89,15 @@ def output_groups(
     the bolts of this worker."""
     found: dict[Task, OutputGroup] = {}
     by_edge: dict[Edge, OutputGroup] = {}
+    without: OutputGroup | None = None  # of the tasks on the loop that have no edges
     for task in tasks:
         # Tasks that share one edge share all: only the first of them looks at all.
         firsts = (output.first_edge for output in task.outputs)
         first = next((edge for edge in firsts if edge is not None), None)
-        group = None if first is None else by_edge.get(first)
+        if first is not None:
+            group = by_edge.get(first)
+        else:
+            group = without if task.lock is NO_LOCK else None
         if group is None:
             edges = [edge for output in task.outputs for edge in output.edges]
             outgoing_edges = [
@@ -91,5 +110,7 @@ def output_groups(
             ]
             group = OutputGroup(edges, outgoing_edges, task.lock)
             by_edge |= dict.fromkeys(edges, group)
+            if not edges and group.on_loop:
+                without = group
         found[task] = group
     return found

@@ -35,7 +35,7 @@ def _spout(spout: SpoutTask, now: float) -> list[str]:
 
 
 def _bolt(bolt: BoltTask) -> list[str]:
-    words = [f"queued={bolt.queued}"]
+    words = [f"queued={bolt.inbox.queued}"]
     flying = getattr(bolt, "_flying", None)
     if flying is not None:
         words.append(f"in_flight={len(flying)}")

@@ -12,70 +12,30 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from math import log2
 from typing import Any
 
-from squall_common.history.histogram import BUCKET_MAX, bucket_of, less, pack_list
-from squall_engine.core.stats import ALL_TIME, WINDOWS_SECS, Key, Runs, TaskCounts
+from squall_common.history.histogram import less, pack_list
+from squall_engine.core import TimedRuns
+from squall_engine.core.stats import ALL_TIME, WINDOWS_SECS, Key, TaskCounts
 from squall_engine.tasks.base import Task
 
 _BUCKETS = 20  # copies within a window, as in `stats.Windows`
-
-# `bucket_of` in one expression, for the latencies of nearly all tuples.
-_STEPS, _LEAST, _MOST = 8, 1e-6, 1e5
-_FIRST = 1 + _STEPS * log2(1e6)
 
 Place = tuple[str, Key]  # ("execute" or "process", a stream or a bolt's input)
 Packed = dict[Place, bytes]
 
 
-class _TimedRuns(Runs):
-    """With the tuples in each bucket of `history.histogram`: a list, which is the fastest."""
-
-    __slots__ = ("execute_buckets", "process_buckets")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.execute_buckets = [0] * (BUCKET_MAX + 1)
-        self.process_buckets = [0] * (BUCKET_MAX + 1)
-
-
 class TimedCounts(TaskCounts):
-    """Counts that keep histograms, too. Its two methods run once a slice, or once a tuple of a
-    component that waits or has a thread, so they repeat what they could call: `bucket_of`, and
-    those of the base class."""
+    """Counts that keep histograms, too."""
 
-    _runs: dict[Key, _TimedRuns]  # type: ignore[assignment]  # the base class only adds them up
+    _runs: dict[Key, TimedRuns]  # type: ignore[assignment]  # the base class only adds to them
     __slots__ = ()
 
-    def _of(self, key: Key) -> _TimedRuns:
-        return self._runs.setdefault(key, _TimedRuns())
-
-    def executed_many(self, key: Key, n: int, secs: float, processed: int = 0) -> None:
-        runs = self._runs.get(key) or self._of(key)
-        runs.executed += n
-        runs.execute_secs += secs
-        each = secs / n
-        bucket = int(_STEPS * log2(each) + _FIRST) if _LEAST < each < _MOST else bucket_of(each)
-        runs.execute_buckets[bucket] += n
-        if processed:
-            runs.process_events += processed
-            runs.process_secs += secs
-            if processed != n:
-                bucket = bucket_of(secs / processed)
-            runs.process_buckets[bucket] += processed
-
-    def processed(self, key: Key, secs: float, n: int = 1) -> None:
-        runs = self._runs.get(key) or self._of(key)
-        runs.process_events += n
-        runs.process_secs += secs
-        each = secs / n
-        bucket = int(_STEPS * log2(each) + _FIRST) if _LEAST < each < _MOST else bucket_of(each)
-        runs.process_buckets[bucket] += n
+    def _make_runs(self) -> TimedRuns:
+        return TimedRuns()
 
     def buckets(self) -> Iterable[tuple[Place, list[int]]]:
-        """All histograms, by bucket; of a spout, "process" is the complete latency. They go on
-        growing."""
+        """All histograms, by bucket; of a spout, "process" is the complete latency."""
         for key, runs in list(self._runs.items()):
             yield ("execute", key), runs.execute_buckets
             yield ("process", key), runs.process_buckets

@@ -66,7 +66,7 @@ def waiting(task: Task) -> tuple[str, int] | None:
     if isinstance(task, SpoutTask):
         return "pending", len(task.pending)
     if isinstance(task, BoltTask):
-        return "receive", task.queued
+        return "receive", task.inbox.queued
     return None
 
 

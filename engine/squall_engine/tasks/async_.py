@@ -21,7 +21,7 @@ from squall_common.component.collector import (
 from squall_common.daemon.logs import get_logger
 from squall_engine.core import CarefulCalls, Tuple
 from squall_engine.tasks.base import TaskParts
-from squall_engine.tasks.bolt import BoltTask, trees_of
+from squall_engine.tasks.bolt import BoltTask, take_all, trees_of
 from squall_engine.tasks.spout import SpoutTask
 
 _P = ParamSpec("_P")
@@ -148,17 +148,9 @@ class AsyncBatchBolt(AsyncBolt):
 
     def _take_batch(self, limit: int) -> list[Tuple]:
         """The first tuples in the inbox that are of one stream."""
-        batch = self.take(limit)
-        if batch is None:
+        if limit <= 0 or self.blocked:
             return []
-        tuples = list(batch.as_tuples())
-        key = batch.source.key
-        while len(tuples) < limit and (head := self.head()) is not None and head.source.key == key:
-            more = self.take(limit - len(tuples))
-            if more is None:
-                break
-            tuples += more.as_tuples()
-        return tuples
+        return take_all(*self.inbox.pull(limit))
 
     async def _execute_batch(self, tuples: list[Tuple]) -> None:
         calls, now = self.calls, self.host.now

@@ -14,13 +14,13 @@ The first three are here.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from squall_common.component.collector import BoltCollector
 from squall_engine.backpressure.inbox import EncodedTuples
-from squall_engine.core import MANY, Batch, BoltCalls, CarefulCalls, ColumnCalls, Tuple
+from squall_engine.backpressure.memory_size import tuple_bytes
+from squall_engine.core import MANY, Batch, BoltCalls, CarefulCalls, ColumnCalls, Inbox, Tuple
 from squall_engine.core.drive import run_each
 from squall_engine.tasks.base import HOLD_SECS, Task, TaskParts
 
@@ -33,8 +33,12 @@ def _decode_nothing(_task: int, _section: bytes) -> Batch | None:
     return None
 
 
+def _overlook(_task: BoltTask) -> None:
+    pass
+
+
 class BoltTask(Task):
-    """A bolt's task: batches of tuples wait in `inbox`."""
+    """A bolt's task: its tuples wait in `inbox`."""
 
     calls: BoltCollector[Tuple]
     # The component's execute or execute_batch, where the task calls it itself.
@@ -42,15 +46,14 @@ class BoltTask(Task):
 
     def __init__(self, parts: TaskParts) -> None:
         super().__init__(parts)
-        self.inbox: deque[Batch | EncodedTuples] = deque()
-        self.queued = 0  # tuples in `inbox`
-        self.local = 0  # of them, from tasks of this worker
+        self.inbox = Inbox(self._decode, on_sample=self._sample_row, on_full=self._is_full)
         self.blocked = False  # blocked: a target that it feeds is full
         self.decode: Callable[[int, bytes], Batch | None] = _decode_nothing
-        # Above `soft` local tuples the spouts that feed it wait, above `hard` all tasks that feed
-        # it; a cycle that it is on may fill it up to `hard_max`.
-        self.soft = self.hard = self.hard_max = 1
-        self.samples = 0  # batches until the size of a tuple is sampled again
+        # Called when there are more than `inbox.soft` local tuples, after each batch.
+        self.on_full: Callable[[BoltTask], None] = _overlook
+        # Above `inbox.soft` local tuples the spouts that feed it wait, above `hard` all tasks that
+        # feed it; a cycle that it is on may fill it up to `hard_max`.
+        self.hard = self.hard_max = 1
         self._tuple_bytes = 0.0
         self._marks = (1, 1, 1)
 
@@ -72,69 +75,33 @@ class BoltTask(Task):
         soft, hard, inbox_bytes = self._marks
         fit = max(1, int(inbox_bytes / max(1.0, self._tuple_bytes)))
         self.hard = min(hard, fit)
-        self.soft = min(soft, self.hard)
+        self.inbox.soft = min(soft, self.hard)
         self.hard_max = 8 * self.hard
 
     def load(self) -> float:
         """How full the inbox is: 1.0 or more when the spouts that feed it wait."""
-        return self.queued / self.soft
+        return self.inbox.queued / self.inbox.soft
 
     def queued_bytes(self) -> int:
         """About how many bytes wait in the inbox: those of other workers as they came, the others
         by the sampled size of a tuple."""
-        encoded = sum(one.size for one in list(self.inbox) if isinstance(one, EncodedTuples))
-        return encoded + int(self.local * self._tuple_bytes)
+        encoded: int = sum(one.size for one in self.inbox.encoded())
+        return encoded + int(self.inbox.local * self._tuple_bytes)
 
-    def deliver(self, batch: Batch) -> None:
-        self.inbox.append(batch)
-        self.queued += len(batch)
-        if batch.source.local:
-            self.local += len(batch)
+    def _sample_row(self, values: Sequence[Any]) -> None:
+        self.sample(tuple_bytes(values))
 
-    def receive(self, encoded: EncodedTuples) -> None:
-        """Add tuples from another worker to the inbox."""
-        self.inbox.append(encoded)
-        self.queued += encoded.count
+    def _is_full(self) -> None:
+        self.on_full(self)
 
-    def head(self) -> Batch | None:
-        """The batch at the head of the inbox, without removing it; None when the inbox is empty."""
-        while self.inbox:
-            first = self.inbox[0]
-            if not isinstance(first, EncodedTuples):
-                return first
-            batch = self.decode(self.task, first.take())
-            if batch is not None:
-                self.inbox[0] = batch
-                return batch
-            self.inbox.popleft()
-            self.queued -= first.count
-        return None
+    def _decode(self, encoded: EncodedTuples) -> Batch | None:
+        return self.decode(self.task, encoded.take())
 
     def take(self, limit: int) -> Batch | None:
         """Take at most `limit` tuples of one source; None when there are none, or it is blocked."""
-        if not self.inbox or limit <= 0 or self.blocked:
+        if limit <= 0 or self.blocked:
             return None
-        batch = self.head()
-        if batch is None:
-            return None
-        if len(batch) > limit:
-            batch = batch.take(limit)
-        else:
-            self.inbox.popleft()
-        n = len(batch)
-        self.queued -= n
-        if batch.source.local:
-            self.local -= n
-        return batch
-
-    def empty(self) -> list[Batch]:
-        """Remove and return everything that waits in the inbox."""
-        found = []
-        while (batch := self.head()) is not None:
-            found.append(batch)
-            self.inbox.popleft()
-        self.queued = self.local = 0
-        return found
+        return self.inbox.take(limit)
 
     def run(self, deadline: float) -> bool:
         """Work on the tuples that are in the inbox now, until `deadline`, but at least on a slice
@@ -165,57 +132,46 @@ class SlicedBolt(BoltTask):
         self.pause: Callable[[], bool] | None = None
 
     def run(self, deadline: float) -> bool:
-        now = self.host.now
-        left = self.queued
+        left = self.inbox.queued
         granted = self._slice  # tuples, whatever the deadline says
         worked = False
-        while (batch := self.head()) is not None:
+        while True:
+            taken, end, secs = self.run_slice(min(self._slice, left))
+            if not taken:
+                break
             worked = True
-            key = batch.source.key
-            room = min(self._slice, left)
-            batches = [batch]
-            n = self._pull(batch, room)
-            # With many tasks, batches are small: those of one stream are a slice together.
-            while n < room:
-                batch = self.head()
-                if batch is None or batch.source.key != key:
-                    break
-                batches.append(batch)
-                n += self._pull(batch, room - n)
-            start = now()
-            processed = 0
-            try:
-                processed = self.work(batches, n)
-            finally:
-                end = now()
-                secs = end - start
-                self.counts.executed_many(key, n, secs, processed)
             if secs > 0:
-                self._slice = max(1, min(SLICE_TUPLES_MAX, int(SLICE_SECS * n / secs)))
+                self._slice = max(1, min(SLICE_TUPLES_MAX, int(SLICE_SECS * taken / secs)))
                 if secs > HOLD_SECS:
-                    self.host.held_loop(self.component, f"{n} tuple(s)", secs)
+                    self.host.held_loop(self.component, f"{taken} tuple(s)", secs)
             else:
                 self._slice = SLICE_TUPLES_MAX
-            left -= n
-            granted -= n
+            left -= taken
+            granted -= taken
             if left <= 0 or (end >= deadline and granted <= 0):
                 break
             if self.pause is not None and self.pause():
                 break
         return worked
 
-    def _pull(self, batch: Batch, room: int) -> int:
-        """Count up to `room` tuples of the first batch as taken; drop the batch from the inbox when
-        that is all of it. Returns how many they are."""
-        n = len(batch)
-        if n <= room:
-            self.inbox.popleft()
-        else:
-            n = room
-        self.queued -= n
-        if batch.source.local:
-            self.local -= n
-        return n
+    def run_slice(self, room: int) -> tuple[int, float, float]:
+        """Execute up to `room` tuples of one stream, and count them. Returns how many there were,
+        when that ended, and how many seconds it took; (0, 0, 0) if nothing waits."""
+        # With many tasks, batches are small: those of one stream are a slice together.
+        batches, n = self.inbox.pull(room)
+        if not n:
+            return 0, 0.0, 0.0
+        key = batches[0].source.key
+        now = self.host.now
+        start = now()
+        processed = 0
+        try:
+            processed = self.work(batches, n)
+        finally:
+            end = now()
+            secs = end - start
+            self.counts.executed_many(key, n, secs, processed)
+        return n, end, secs
 
     def work(self, batches: list[Batch], count: int) -> int:
         """Take the first `count` tuples out of the batches, which are all of one stream, and
@@ -244,9 +200,8 @@ class SyncBolt(SlicedBolt):
     calls: BoltCalls
     auto_ack: bool
 
-    def work(self, batches: list[Batch], count: int) -> int:
-        self.calls.run_each(batches, count)
-        return count if self.auto_ack else 0
+    def run_slice(self, room: int) -> tuple[int, float, float]:
+        return self.calls.run_slice(self.inbox, room)
 
 
 class BatchBolt(SlicedBolt):

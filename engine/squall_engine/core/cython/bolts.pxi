@@ -35,6 +35,10 @@ cdef class BoltCalls:
     cdef Emitter emitter
     cdef Ledger ledger
     cdef object counts
+    cdef dict acked  # of `counts`
+    cdef dict failed  # likewise
+    cdef tuple key  # the input of the last slice
+    cdef TimedRuns runs  # of this input; None: `counts` has no histograms
     cdef object execute
     cdef bint auto_ack
     cdef readonly object report_error
@@ -58,6 +62,7 @@ cdef class BoltCalls:
     cdef Batch batch
     cdef Py_ssize_t at
     cdef Py_ssize_t end
+    cdef Py_ssize_t fails  # since `run` began
     # Tuples of one root often come in a row: one look-up for all of them.
     cdef uint64_t last
     cdef uint64_t merged
@@ -97,6 +102,7 @@ cdef class BoltCalls:
         self.emitter = emitter
         self.ledger = ledger
         self.counts = counts
+        self.acked, self.failed = counts.acked, counts.failed
         self.execute = execute
         self.auto_ack = auto_ack
         self.report_error = on_error
@@ -195,8 +201,7 @@ cdef class BoltCalls:
         cdef uint64_t edges = self.settle(tup, "ack")
         ack_roots(self.ledger, tup, edges)
         if not self.auto_ack:
-            acked = self.counts.acked
-            acked[tup.source.key] = acked.get(tup.source.key, 0) + 1
+            self.acked[tup.source.key] = self.acked.get(tup.source.key, 0) + 1
         if self.on_settled is not None:
             self.on_settled(tup, False)
         if self.current is None:
@@ -208,8 +213,8 @@ cdef class BoltCalls:
     cdef int fail_tuple(self, Tuple tup) except -1:
         self.settle(tup, "fail")
         fail_roots(self.ledger, tup)
-        failed = self.counts.failed
-        failed[tup.source.key] = failed.get(tup.source.key, 0) + 1
+        self.failed[tup.source.key] = self.failed.get(tup.source.key, 0) + 1
+        self.fails += 1
         if self.on_settled is not None:
             self.on_settled(tup, True)
         if self.current is None:
@@ -319,11 +324,10 @@ cdef class BoltCalls:
         """Likewise with several batches of one stream."""
         if not batches:
             return
-        cdef Batch first = batches[0]
-        cdef object key = first.source.key
-        cdef dict failed = self.counts.failed
-        cdef dict acked = self.counts.acked
-        cdef Py_ssize_t failed_before = failed.get(key, 0)
+        self.execute_all(batches, count, (<Batch?>batches[0]).source.key)
+
+    cdef int execute_all(self, list batches, Py_ssize_t count, tuple key) except -1:
+        self.fails = 0
         self.batches = batches
         self.place = 0
         self.left = count
@@ -352,7 +356,41 @@ cdef class BoltCalls:
             self.mode = OUTSIDE
             self.report_merged()
             if self.auto_ack:
-                acked[key] = acked.get(key, 0) + count - self.left - (failed.get(key, 0) - failed_before)
+                # (None but the current tuple can have failed.)
+                self.acked[key] = self.acked.get(key, 0) + count - self.left - self.fails
+        return 0
+
+    def run_slice(self, Inbox inbox not None, Py_ssize_t room):
+        """Execute up to `room` tuples of one stream of an inbox, and count them. Returns how many
+        there were, when that ended, and how many seconds it took; (0, 0, 0) if nothing waits."""
+        cdef list batches = []
+        cdef Py_ssize_t processed = 0, n = inbox.pull_into(batches, room)
+        cdef double start, end
+        cdef tuple key
+        if n == 0:
+            return 0, 0.0, 0.0
+        key = self.noted((<Batch>PyList_GET_ITEM(batches, 0)).source.key)
+        start = self.now()
+        try:
+            self.execute_all(batches, n, key)
+            if self.auto_ack:
+                processed = n
+        finally:
+            end = self.now()
+            if self.runs is None:
+                self.counts.executed_many(key, n, end - start, processed)
+            else:
+                self.runs.add_executed(n, end - start, processed)
+        return n, end, end - start
+
+    cdef tuple noted(self, tuple key):
+        """The same key, perhaps another object. Each source has its own: with many, they are not in
+        the cache."""
+        if self.key is None or key != self.key:
+            runs = self.counts.runs_of(key)
+            self.runs = <TimedRuns>runs if type(runs) is TimedRuns else None
+            self.key = key
+        return self.key
 
 
 def _observed(BoltCalls calls, execute):

@@ -16,6 +16,7 @@ cdef class Edge:
     cdef readonly bint local
     cdef list touched  # of the outbox
     cdef object item  # likewise
+    cdef public Inbox inbox  # where an outbox delivers what waits here; None: nowhere
 
     def __init__(self, task, Source source, *, local):
         """`source` is that of one of the tasks; `local`: the receiving task is in this worker."""
@@ -114,6 +115,29 @@ cdef class Outbox:
             if PyList_GET_SIZE(edge.batch.values):
                 return False
         return True
+
+    def deliver(self):
+        """Move what waits in the edges that have an inbox into these. True when something was
+        moved."""
+        cdef list touched = self.touched, rest = None
+        cdef Edge edge
+        cdef Py_ssize_t i = 0
+        cdef bint moved = False
+        # By place: an inbox calls Python, which could emit.
+        while i < PyList_GET_SIZE(touched):
+            edge = <Edge>PyList_GET_ITEM(touched, i)
+            i += 1
+            if edge.inbox is None:
+                if rest is None:
+                    rest = []
+                rest.append(edge)
+            elif PyList_GET_SIZE(edge.batch.values):
+                edge.inbox.put_from_here(edge.take())
+                moved = True
+        touched.clear()
+        if rest is not None:
+            touched.extend(rest)
+        return moved
 
     def take(self):
         """Those that have something, to be emptied by the caller: the next call may leave out

@@ -11,7 +11,9 @@ from squall_engine.core.pure.bolts import BoltCalls, CarefulCalls
 from squall_engine.core.pure.columns import ColumnCalls, Columns
 from squall_engine.core.pure.emitting import Emitter
 from squall_engine.core.pure.grouped import GroupPacker
+from squall_engine.core.pure.inbox import Inbox
 from squall_engine.core.pure.outputs import ByFields, Edge, Fixed, Outbox, Output, RoundRobin
+from squall_engine.core.pure.runs import TimedRuns
 from squall_engine.core.pure.spouts import SpoutCalls, TurnState
 from squall_engine.core.pure.table_rows import TableBatch, TableRows
 from squall_engine.core.pure.trees import Trees
@@ -33,6 +35,7 @@ __all__ = [
     "Fixed",
     "GroupPacker",
     "HotState",
+    "Inbox",
     "KeyFinder",
     "Ledger",
     "Outbox",
@@ -44,6 +47,7 @@ __all__ = [
     "SpoutCalls",
     "TableBatch",
     "TableRows",
+    "TimedRuns",
     "Trees",
     "Trial",
     "Tuple",

@@ -8,6 +8,7 @@ from typing import Any
 from squall_common.names import DEFAULT_STREAM
 from squall_engine.core.pure.acking import Ledger
 from squall_engine.core.pure.emitting import Anchors, Emitter, as_anchors, ids_of
+from squall_engine.core.pure.inbox import Inbox
 from squall_engine.core.pure.outputs import Edge, Output
 from squall_engine.core.pure.tuples import Batch, Tuple, roots_of
 from squall_engine.core.stats import TaskCounts
@@ -190,6 +191,23 @@ class BoltCalls(_Calls):
             self._current = None
             if self._in_hand is not None:
                 self._in_hand[0] = 0
+
+    def run_slice(self, inbox: Inbox, room: int) -> tuple[int, float, float]:
+        """Execute up to `room` tuples of one stream of an inbox, and count them. Returns how many
+        there were, when that ended, and how many seconds it took; (0, 0, 0) if nothing waits."""
+        batches, n = inbox.pull(room)
+        if not n:
+            return 0, 0.0, 0.0
+        key = batches[0].source.key
+        start = self._now()
+        processed = 0
+        try:
+            self.run_each(batches, n)
+            processed = n if self._auto_ack else 0
+        finally:
+            end = self._now()
+            self._counts.executed_many(key, n, end - start, processed)
+        return n, end, end - start
 
     def _run_one(self, tup: Tuple) -> None:
         self._current = tup

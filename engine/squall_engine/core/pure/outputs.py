@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
+from squall_engine.core.pure.inbox import Inbox
 from squall_engine.core.pure.tuples import Batch, Source, Tuple
 from squall_engine.core.values import Grouper, draw_steps
 
@@ -21,7 +22,7 @@ Item = TypeVar("Item")
 class Edge:
     """From one stream of some tasks to one receiving task."""
 
-    __slots__ = ("_touched", "_waiting", "ids", "local", "source", "task")
+    __slots__ = ("_touched", "_waiting", "ids", "inbox", "local", "source", "task")
 
     def __init__(self, task: int, source: Source, *, local: bool) -> None:
         """`source` is that of one of the tasks; `local`: the receiving task is in this worker."""
@@ -29,6 +30,7 @@ class Edge:
         self.source = source
         self.local = local
         self.ids = (task,)
+        self.inbox: Inbox | None = None  # where an outbox delivers what waits here; None: nowhere
         self._waiting: list[Tuple] = []
         self._touched: list[Edge] = []  # of the outbox
 
@@ -65,6 +67,19 @@ class Outbox(Generic[Item]):
     def is_empty(self) -> bool:
         """Whether no edge has anything."""
         return not any(map(len, self._touched))
+
+    def deliver(self) -> bool:
+        """Move what waits in the edges that have an inbox into these. True when something was
+        moved."""
+        moved, rest = False, []
+        for edge in self._touched:
+            if edge.inbox is None:
+                rest.append(edge)
+            elif len(edge):
+                edge.inbox.put_from_here(edge.take())
+                moved = True
+        self._touched[:] = rest
+        return moved
 
     def take(self) -> list[Item]:
         """Those that have something, to be emptied by the caller: the next call may leave out

@@ -92,7 +92,7 @@ def check_bounds(cluster: EngineCluster) -> None:
                 # The tuple that is permitted whatever its size, by each task that sends.
                 assert account.waiting <= account.window + 1_500
         for bolt in engine._flow.bolts:
-            assert bolt.local <= bolt.hard + SLICE
+            assert bolt.inbox.local <= bolt.hard + SLICE
 
 
 def total(world: World) -> int:

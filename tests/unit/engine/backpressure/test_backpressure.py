@@ -56,7 +56,7 @@ def check_bounds(cluster):
             for account in accounts:
                 assert account.waiting <= account.window + TUPLE
         for bolt in flow.bolts:
-            assert bolt.local <= bolt.hard + SLICE
+            assert bolt.inbox.local <= bolt.hard + SLICE
 
 
 def wait_for_standstill(cluster, component="fast"):
@@ -190,7 +190,7 @@ def test_a_cycle_that_multiplies_fails_tuples_and_says_why(workers):
         assert message == "the cycle of 'a', 'b' makes more tuples than it finishes"
         for engine in cluster.engines:
             for bolt in engine._flow.bolts:
-                assert bolt.local <= bolt.hard_max + 8 * SLICE
+                assert bolt.inbox.local <= bolt.hard_max + 8 * SLICE
         cluster.run_until(lambda: all_seen("healthy", 5_000, 1_000_000))
 
 
@@ -242,7 +242,7 @@ def test_large_tuples_fill_an_inbox_sooner():
     with cluster_of(builder, 1, {"fast": 0, "stuck": 0}, conf) as cluster:
         assert wait_for_standstill(cluster) < 2_000
         (bolt,) = cluster.engines[0]._flow.bolts
-        assert 100 < bolt.local < 600
+        assert 100 < bolt.inbox.local < 600
 
 
 def test_a_worker_that_comes_back_has_credit_again():
@@ -323,5 +323,5 @@ def test_metrics_and_logged_events_are_dropped_and_counted(monkeypatch):
             flow = cluster.engines[0]._flow
             (bolt,) = cluster.engines[worker]._flow.bolts
             cluster.run_for(1)
-            assert flow.dropped["default"] + bolt.queued + 100 == 50_000
+            assert flow.dropped["default"] + bolt.inbox.queued + 100 == 50_000
             check_bounds(cluster)

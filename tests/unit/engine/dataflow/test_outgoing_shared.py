@@ -194,7 +194,7 @@ def test_many_tasks_together_wait_for_a_stuck_bolt(workers):
             cluster.run_for(1)
             for engine in cluster.engines:
                 for bolt in engine._flow.bolts:
-                    assert bolt.local <= bolt.hard + 2_048
+                    assert bolt.inbox.local <= bolt.hard + 2_048
         assert 0 < before < count / 2
         p.STUCK.clear()
         p.FREE.set()
