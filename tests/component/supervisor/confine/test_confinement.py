@@ -192,6 +192,30 @@ def test_no_program_gives_a_worker_or_its_children_more_rights(start: Start) -> 
     assert "NoNewPrivs:\t1" in status
 
 
+def test_what_a_topology_puts_into_the_environment_runs_confined(
+    start: Start, tmp_path: Path
+) -> None:
+    """An interpreter runs code of `topology.environment` before its first line. It is the worker's
+    by then, and no more: the step before it reads nothing of it."""
+    hooks = tmp_path / "hooks"
+    hooks.mkdir()
+    hooks.joinpath("sitecustomize.py").write_text(
+        "import json, os, resource\n"
+        "status = open('/proc/self/status').read()\n"
+        "with open(os.environ['SAYS'], 'a') as file:\n"
+        "    print(json.dumps([os.getuid(), resource.getrlimit(resource.RLIMIT_NOFILE),"
+        " 'NoNewPrivs:\\t1' in status]), file=file)\n"
+    )
+    says = tmp_path / "says"
+    spec, _ = start(
+        topology={"PYTHONPATH": hooks, "PYTHONSTARTUP": hooks, "SAYS": says},
+        confinement=Confinement(limits={"RLIMIT_NOFILE": 300}),
+    )
+    said(spec)
+    found = [json.loads(line) for line in says.read_text().splitlines()]
+    assert found == [[os.getuid(), [300, 300], True]]
+
+
 def test_limits_are_soft_and_hard_before_the_worker_runs(start: Start) -> None:
     wanted = {
         "RLIMIT_NOFILE": 300,
