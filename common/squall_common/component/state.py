@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from itertools import islice
 from typing import Any, Protocol
 
 
@@ -101,8 +102,13 @@ class MemoryState(KeyValueState):
         return iter(list(self._values.items()))
 
     def keys(self) -> list[Any]:
-        """All keys, also of entries that will have expired at the next call."""
+        """All keys, also of entries that will have expired at the next call: a copy, which takes
+        about 15 ms for a million."""
         return list(self._values)
+
+    def first_keys(self, count: int) -> list[Any]:
+        """So many of them, of those that were put first. The others are not looked at."""
+        return list(islice(self._values, count))
 
     def glance(self, key: Hashable, default: Any = None) -> Any:
         """The value of a key, for whoever looks from outside: nothing expires by it."""

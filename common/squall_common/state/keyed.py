@@ -21,6 +21,7 @@ import uuid
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import islice
 from types import NoneType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -310,8 +311,13 @@ class KeyedState(KeyValueState):
             self._used(key)
 
     def keys(self) -> list[Any]:
-        """All keys, also of entries that will have expired at the next call."""
+        """All keys, also of entries that will have expired at the next call: a copy, which takes
+        about 15 ms for a million."""
         return list(self._values)
+
+    def first_keys(self, count: int) -> list[Any]:
+        """So many of them, of those that were put first. The others are not looked at."""
+        return list(islice(self._values, count))
 
     def check(self, key: Hashable, value: Any) -> None:
         """Raises StateValueError for what `put` would refuse."""

@@ -24,7 +24,6 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from operator import itemgetter
 from typing import Any, Protocol, TypeVar
 
@@ -248,9 +247,11 @@ class _Reading:
         """The encoded bytes of all entries."""
         codec, count = self._make_codec(), len(state)
         sizes: list[int] = []
-        keys = state.newer_keys() if isinstance(state, DiskState) else state.keys()
-        step = max(1, min(len(keys), _SAMPLE_FROM) // _SAMPLE)
-        for key in islice(keys, 0, _SAMPLE_FROM, step):
+        if isinstance(state, DiskState):
+            keys = state.newer_keys()[:_SAMPLE_FROM]
+        else:
+            keys = state.first_keys(_SAMPLE_FROM)
+        for key in keys[:: max(1, len(keys) // _SAMPLE)]:
             with suppress(ValueError):
                 sizes.append(len(codec.encode_rows(((key, state.glance(key)),))))
         if isinstance(state, DiskState):
