@@ -729,7 +729,9 @@ class Engine:
             return False
         # The spouts have used their time; the bolts get their own, to work on what was emitted.
         if self.suspects is None or not self.suspects.bolts_wait:
-            worked |= flow.run_bolts(self.now() + self._turn_secs)
+            began = self.now()
+            worked |= flow.run_bolts(began + self._turn_secs)
+            flow.bolts_ran(self.now() - began)
         worked |= flow.catch_up(coordinator.ledger)
         if self.epochs is not None:
             worked |= self.epochs.turn()

@@ -65,7 +65,6 @@ if TYPE_CHECKING:
     from squall_engine.multilang.bolt import ShellBolt
     from squall_engine.tracing.trees import TreeTracing
 
-_CALLS_MIN = 512
 _BATCH_RULE = (
     "in execute_batch, emit(values, anchors=...) must name the tuples that the values come from, "
     "or () for none"
@@ -254,10 +253,8 @@ def _set_up(new: NewTask, spout: SpoutTask) -> None:
         host.tracing.of_spout(spout, new.parts)
     pending_max = options.topology_max_spout_pending
     spout.pending_max = None if pending_max is None or not host.plan.acker_tasks else pending_max
-    # What a turn emits is divided over the tasks of this worker and those of others: with a message
-    # for each, visiting it (or a section for it) is worth the cost.
-    many = max(_CALLS_MIN, len(host.plan.task_to_component))
-    spout.calls_max = options.topology_spout_batch or many
+    if options.topology_spout_batch is not None:
+        spout.calls_max, spout.takes_turn_size = options.topology_spout_batch, False
     spout.listens = frozenset(
         call
         for call in ("ack", "fail")

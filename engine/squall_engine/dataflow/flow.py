@@ -33,6 +33,7 @@ from squall_engine.backpressure.credit import (
     window_bytes,
 )
 from squall_engine.backpressure.inbox import EncodedTuples
+from squall_engine.backpressure.turn_size import TurnSize
 from squall_engine.backpressure.wait_times import WaitTimes
 from squall_engine.core import Batch, Edge, Ledger, TurnState
 from squall_engine.core.sections import addressee
@@ -55,6 +56,9 @@ _INBOX_BYTES_MIN = 256 * 1024
 _FLUSH_TUPLES = SLICE_TUPLES_MAX
 _SECTION_TUPLES_MAX = 2_048  # decoded in one go
 _LOAD_STEP = LOAD_MAX // 64  # a smaller change is not reported
+
+# Spouts emit more in a turn while the bolts take at most so many times as long as a turn should.
+_LONG_TURN = 20
 
 # (edge, the outgoing edge that it is in): what stands in its place.
 Follow = Callable[[Edge, OutgoingEdge], TupleBuffer]
@@ -93,12 +97,15 @@ class Flow:
         self._threaded: list[tuple[ThreadSpout | ThreadBolt, Ledger]] = []
         self._tuples_max = options.topology_executor_receive_buffer_size
         self._budget = options.topology_worker_buffer_bytes
+        self._long_turn_secs = _LONG_TURN * options.topology_run_turn_ms / 1000
         self._inbox_bytes = _INBOX_BYTES_MIN
         self._outflow = Outflow()
         self._inflow = Inflow()
         # By output group: its tasks wait for the same targets.
         self._blocked_tasks: BlockedTasks[OutputGroup] = BlockedTasks({})
         self._feeds: dict[OutputGroup, frozenset[str]] = {}  # components that it may wait for
+        self._turn_size = TurnSize(0, 0.0)
+        self._turn_used = False  # a spout has emitted as much as it may in this turn
         self._blocked_times = WaitTimes()
         self._throttled_times = WaitTimes()  # of spouts
         self._waiting_for_credit: dict[OutgoingEdge, OutputGroup] = {}
@@ -150,6 +157,9 @@ class Flow:
             ]
             for group in self._groups
         }
+        edges = sum(len(group.outgoing_edges) for group in self._groups)
+        self._turn_size = TurnSize(edges, self._long_turn_secs)
+        self._set_turn_size()
         self._blocked_tasks = BlockedTasks(feeds)
         component_of = self._plan.task_to_component
         self._feeds = {
@@ -537,7 +547,9 @@ class Flow:
                 elif now >= spout.idle_until and spout.may_emit:
                     before = spout.calls.emitted()
                     if spout.run(deadline):
-                        waiting += spout.calls.emitted() - before
+                        emitted = spout.calls.emitted() - before
+                        self._turn_used |= emitted >= spout.calls_max
+                        waiting += emitted
                         if waiting >= _FLUSH_TUPLES:
                             self.flush(group)
                             waiting = 0
@@ -545,6 +557,18 @@ class Flow:
             if waiting:
                 self.flush(group)
         return worked
+
+    def _set_turn_size(self) -> None:
+        for spout in self.spouts:
+            if spout.takes_turn_size:
+                spout.calls_max = self._turn_size.now
+
+    def bolts_ran(self, secs: float) -> None:
+        """The bolts took so long in this turn."""
+        crowded = bool(self._throttling or self._blocked_tasks.blocked)
+        if self._turn_size.ended(secs, used=self._turn_used, crowded=crowded):
+            self._set_turn_size()
+        self._turn_used = False
 
     def spouts_spoke(self) -> bool:
         """Whether a spout has emitted outside next_tuple since the last turn."""

@@ -43,6 +43,7 @@ class SpoutTask(Task):
         self.pending = PendingRoots()
         self.pending_max: int | None = None
         self.calls_max = 1  # of next_tuple in a turn
+        self.takes_turn_size = True  # `calls_max` is the worker's, and changes
         self.idle_until = 0.0  # monotonic
         self.idle_secs_min = 0.0  # topology.sleep.spout.wait.strategy.time.ms
         self._idle_runs = 0

@@ -107,8 +107,8 @@ OPTIONS = (
         "topology.spout.batch",
         whole(1, 1000000),
         None,
-        "Largest number of calls of next_tuple in one turn of the run loop. null: 512, or as many "
-        "as the topology has tasks.",
+        "Largest number of calls of next_tuple in one turn of the run loop. null: 512, or one "
+        "for each edge out of the worker's tasks, and up to four while its bolts keep up.",
         scope=TOPOLOGY | COMPONENT,
         readers=WORKER,
         storm=OURS,
