@@ -152,7 +152,8 @@ class WindowedBolt(Bolt):
             anchors = self._squall_shell.anchors
         if type(values) is DiskRow:
             values = list(values)
-        return super().emit(values, anchors=anchors, stream=stream)
+        found: Sequence[int] = self._bound("emit").emit(values, anchors=anchors, stream=stream)
+        return found
 
     def emit_direct(
         self,
@@ -484,13 +485,16 @@ class _Shell:
 
     def _keyed(self, tuples: list[Tuple]) -> list[Tuple]:
         """The tuples whose key and message id can be looked up. The others fail, alone."""
-        id_field = self.plan.message_id_field or ""
+        id_field = self.plan.message_id_field
         if not self.plan.key and not id_field:
             return tuples
+        key_of = self._key_of
         found = []
         for tup in tuples:
             try:
-                hash((self._key_of(tup), tup.get(id_field)))
+                hash(key_of(tup))
+                if id_field:
+                    hash(tup.get(id_field))
             except Exception as error:
                 refused = SquallError(
                     f"a tuple of {tup.source_component!r} is in no window, because of its key "
@@ -544,9 +548,13 @@ class _Shell:
         if lateness and first_ms > 0:
             first_ms += 1
         late: list[Event] = []
+        timestamp = self.timestamp
+        assert timestamp is not None
         for tup in tuples:
             try:
-                at_ms = self.time_of(tup)
+                at_ms = timestamp(tup)
+                if type(at_ms) is not int:
+                    at_ms = millis_of(at_ms)
             except Exception as error:
                 self._forget(tup)
                 self.fail(tup, error)

@@ -520,6 +520,7 @@ class AggregateTime:
     def add(self, events: list[Event], now_ms: int) -> Iterator[Output]:
         windows, key_of, held, shift_ms = self._windows, self._key_of, self._held, self._shift_ms
         added, late = [], []
+        pane, by_key = -1, dict[Hashable, list[Any]]()  # those of the tuple before
         for at_ms, tup in events:
             at_ms += shift_ms
             key = key_of(tup)
@@ -533,8 +534,13 @@ class AggregateTime:
             elif held is None:
                 added.append(tup)
             else:
-                pane = held.setdefault(windows.pane_of(at_ms), {})
-                pane.setdefault(key, []).append(tup)
+                mine = windows.pane_of(at_ms)
+                if mine != pane:
+                    pane, by_key = mine, held.setdefault(mine, {})
+                if key in by_key:
+                    by_key[key].append(tup)
+                else:
+                    by_key[key] = [tup]
         if late:
             yield Late(late)
         if added:

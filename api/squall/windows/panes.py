@@ -59,6 +59,11 @@ class Panes:
         if pane <= self._taken:
             self._changed = True
 
+    @property
+    def oldest(self) -> int:
+        """The number of the oldest pane."""
+        return self._numbers[0]
+
     def query(self, first: int, last: int) -> Any:
         """The aggregate of the panes from `first` to `last`, or NOTHING. From one call to the next,
         neither gets smaller. Raises what `merge` raises."""
@@ -198,18 +203,20 @@ class AggregateWindows:
     def add(self, key: Hashable, timestamp_ms: int, item: Any) -> bool:
         """Add a tuple. False if no window can hold it any more. Raises what `Contents` raises; the
         tuple is then in no window."""
-        pane = self.pane_of(timestamp_ms)
+        pane = -(-timestamp_ms // self._pane_ms)
         if self._has_gaps:
             end_ms = -(-timestamp_ms // self._slide_ms) * self._slide_ms
             if self._last_of(end_ms) - self._length >= pane >= 0:
                 return True  # between two windows
         if pane < self._first or pane < 0:
             return False
-        known = self._keys.get(key)
-        panes = Panes(self._contents) if known is None else known
-        panes.add(pane, item)
-        if known is None:  # a key is kept only if its first tuple was added
-            self._keys[key] = panes
+        panes = self._keys.get(key)
+        if panes is not None:
+            panes.add(pane, item)
+        else:
+            panes = Panes(self._contents)
+            panes.add(pane, item)
+            self._keys[key] = panes  # only now: it is kept only if its first tuple was added
         if pane not in self._known:
             self._known.add(pane)
             _put(self._numbers, pane)
@@ -224,6 +231,8 @@ class AggregateWindows:
             if self._holds_any(first, last):
                 end_ms = self._next_end_ms
                 for key, panes in list(self._keys.items()):
+                    if panes.oldest > last:
+                        continue  # all of it is for later windows
                     try:
                         total = panes.query(first, last)
                     except Exception as error:
@@ -284,7 +293,8 @@ class AggregateWindows:
             return
         self._known.difference_update(self._numbers[:end])
         del self._numbers[:end]
-        for key, panes in list(self._keys.items()):
+        for key in [key for key, panes in self._keys.items() if panes.oldest < first]:
+            panes = self._keys[key]
             panes.drop_before(first)
             if not panes:
                 del self._keys[key]
