@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import gcd
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from squall.windows.evictors import (
     CountEvictor,
@@ -69,8 +69,7 @@ class Left:
         return _by_key(self._expired, self._key_of)
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(NamedTuple):  # made in a third of the time that a frozen dataclass takes
     """A window of one key is complete. `tuples` are all that it holds (of an aggregate, those that
     are held for it), `total` what they add up to, or `error` what `merge` raised instead."""
 

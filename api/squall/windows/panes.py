@@ -22,9 +22,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
 from math import gcd
-from typing import Any
+from typing import Any, NamedTuple
 
 from squall.windows.sessions import Contents
 
@@ -139,8 +138,7 @@ def _put(numbers: list[int], number: int) -> None:
         insort(numbers, number)
 
 
-@dataclass(frozen=True, slots=True)
-class Aggregated:
+class Aggregated(NamedTuple):
     """A window of one key that fires: what its tuples add up to, up to `end_ms`, or what was raised
     when they were to be added up."""
 
