@@ -245,21 +245,27 @@ class FoldBolt(_KeyedBolt):
     """Adds the values of each key up: `init()`, `add(total, value)`, `result(total)`. Without
     `init` the first value is the first total."""
 
-    def execute(self, tup: Tuple) -> None:
-        init, add, result = self._functions
+    def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        super().prepare(conf, context)
+        self._init, add, self._result = self._functions
         assert add is not None
-        key, value, *at = tup.values
-        total = self.state.get(key, _NOTHING)
+        self._add: Callable[[Any, Any], Any] = add
+
+    def execute(self, tup: Tuple) -> None:
+        values = tup.values
+        key, value = values[0], values[1]
+        state, result = self.state, self._result
+        total = state.get(key, _NOTHING)
         try:
             if total is not _NOTHING:
-                total = add(total, value)
+                total = self._add(total, value)
             else:
-                total = value if init is None else add(init(), value)
+                total = value if self._init is None else self._add(self._init(), value)
             shown = total if result is None else result(total)
         except Exception as error:
             raise explained(error, self._label, value) from None
-        self.state.put(key, total)
-        self.emit([key, shown, *at])
+        state.put(key, total)
+        self.emit((key, shown) if len(values) == 2 else (key, shown, values[2]))
 
 
 class ProcessBolt(_KeyedBolt):
