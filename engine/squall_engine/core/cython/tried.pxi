@@ -12,7 +12,8 @@ cdef extern from *:
 
 cdef Py_ssize_t AHEAD = 8
 cdef Py_ssize_t LOG_SLOTS_MIN = 256
-cdef Py_ssize_t LOG_SLOTS_MAX = 1 << 17
+cdef Py_ssize_t LOG_SLOTS_MAX = 1 << 16
+cdef Py_ssize_t LOG_WAYS = 4  # slots in which a key may be: half a line of the cache
 cdef Py_ssize_t LOG_ROWS_MIN = 1 << 16
 cdef uint64_t SPREAD = 0x9E3779B97F4A7C15U  # keys with a common factor, too, get slots of their own
 
@@ -41,6 +42,11 @@ cdef inline bint is_plain_value(object value) noexcept:
     )
 
 
+cdef inline uint64_t spread_of(object key) except? 0:
+    """The hash of a plain key; its upper bits differ where those of the hash are the same."""
+    return <uint64_t>PyObject_Hash(key) * SPREAD
+
+
 cdef inline bint same_key(object one, object other) except -1:
     """Of plain keys."""
     if one is other:
@@ -52,7 +58,7 @@ cdef inline bint same_key(object one, object other) except -1:
 cdef class ChangeLog:
     cdef list keys
     cdef list values
-    cdef uint32_t* slots  # by hash: where a key is, plus one; 0: nowhere
+    cdef uint64_t* slots  # by hash: 32 bits of it, and where the key is, plus one; 0: nothing
     cdef Py_ssize_t slot_count
     cdef int shift
     cdef Py_ssize_t rows_max
@@ -70,7 +76,7 @@ cdef class ChangeLog:
         return PyList_GET_SIZE(self.keys)
 
     cdef int size_slots(self, Py_ssize_t count) except -1:
-        cdef uint32_t* slots = <uint32_t*>calloc(count, sizeof(uint32_t))
+        cdef uint64_t* slots = <uint64_t*>calloc(count, sizeof(uint64_t))
         cdef Py_ssize_t i
         if slots is NULL:
             raise MemoryError
@@ -81,31 +87,62 @@ cdef class ChangeLog:
         while count > 1:
             self.shift -= 1
             count >>= 1
-        for i in range(PyList_GET_SIZE(self.keys)):
-            slots[self.slot_of(<object>PyList_GET_ITEM(self.keys, i))] = <uint32_t>(i + 1)
+        # The newest first: an older row of a key must not be found in its place.
+        for i in range(PyList_GET_SIZE(self.keys) - 1, -1, -1):
+            self.enter_older(spread_of(<object>PyList_GET_ITEM(self.keys, i)), i)
         return 0
 
-    cdef inline Py_ssize_t slot_of(self, object key) except -1:
-        return <Py_ssize_t>((<uint64_t>PyObject_Hash(key) * SPREAD) >> self.shift)
+    cdef inline uint64_t* ways(self, uint64_t spread) noexcept:
+        """The first of the slots in which a key may be."""
+        return self.slots + (<Py_ssize_t>(spread >> self.shift) & ~(LOG_WAYS - 1))
 
-    cdef int note(self, object key, object value) except -1:
-        """A plain key has this value from now on."""
-        cdef Py_ssize_t slot = self.slot_of(key)
-        cdef Py_ssize_t at = <Py_ssize_t>self.slots[slot] - 1
-        cdef Py_ssize_t count = PyList_GET_SIZE(self.keys)
-        if at >= 0 and same_key(<object>PyList_GET_ITEM(self.keys, at), key):
-            self.values[at] = value
-            return 0
+    cdef inline void enter(self, uint64_t spread, Py_ssize_t row) noexcept:
+        """Note where a key is, in a free slot, or instead of the row that is oldest."""
+        cdef uint64_t* ways = self.ways(spread)
+        cdef Py_ssize_t i, oldest = 0
+        for i in range(LOG_WAYS):
+            if <uint32_t>ways[i] < <uint32_t>ways[oldest]:  # 0, if it is free
+                oldest = i
+        ways[oldest] = (spread << 32) | <uint64_t>(row + 1)
+
+    cdef inline void enter_older(self, uint64_t spread, Py_ssize_t row) noexcept:
+        """Note where a key is, if there is a free slot, and nothing that may be a newer row of the
+        same key."""
+        cdef uint64_t* ways = self.ways(spread)
+        cdef Py_ssize_t i
+        for i in range(LOG_WAYS):
+            if ways[i] == 0:
+                ways[i] = (spread << 32) | <uint64_t>(row + 1)
+                return
+            if <uint32_t>(ways[i] >> 32) == <uint32_t>spread:
+                return
+
+    cdef int note(self, object key, object value, Py_ssize_t key_count) except -1:
+        """A plain key, one of so many, has this value from now on."""
+        cdef uint64_t spread = spread_of(key)
+        cdef uint64_t* ways
+        cdef Py_ssize_t i, at, count = PyList_GET_SIZE(self.keys)
+        # Before it is looked for: a new table may have a row of it that the old one has lost.
         if count >= self.rows_max:
-            self.compact()
-            count = PyList_GET_SIZE(self.keys)
-            slot = self.slot_of(key)
-        elif count >= self.slot_count and self.slot_count < LOG_SLOTS_MAX:
+            self.rows_max = LOG_ROWS_MIN + 2 * key_count
+            if count >= self.rows_max:
+                self.compact()
+                count = PyList_GET_SIZE(self.keys)
+        elif 2 * count >= self.slot_count and self.slot_count < LOG_SLOTS_MAX:
             self.size_slots(4 * self.slot_count)
-            slot = self.slot_of(key)
+        ways = self.ways(spread)
+        for i in range(LOG_WAYS):
+            if ways[i] == 0:
+                break
+            # Most others are told apart here: their keys lie anywhere in memory.
+            if <uint32_t>(ways[i] >> 32) == <uint32_t>spread:
+                at = <Py_ssize_t><uint32_t>ways[i] - 1
+                if same_key(<object>PyList_GET_ITEM(self.keys, at), key):
+                    self.values[at] = value
+                    return 0
         self.keys.append(key)
         self.values.append(value)
-        self.slots[slot] = <uint32_t>(count + 1)
+        self.enter(spread, count)
         return 0
 
     cdef int compact(self) except -1:
@@ -113,7 +150,8 @@ cdef class ChangeLog:
         cdef dict found = dict(zip(self.keys, self.values))
         self.keys = list(found)
         self.values = list(found.values())
-        self.rows_max = LOG_ROWS_MIN + 2 * PyList_GET_SIZE(self.keys)
+        # Of these some may have been deleted since, and are no keys any more.
+        self.rows_max = max(self.rows_max, LOG_ROWS_MIN + 2 * PyList_GET_SIZE(self.keys))
         self.size_slots(self.slot_count)
         return 0
 
@@ -217,7 +255,12 @@ cdef class HotState:
     cdef set keys  # those, once they are known
     cdef bint under_way  # a try is
     cdef bint slow_knows  # the slow state has heard of it
-    cdef list before  # (key, value or absent), one after the other: what was put in the try
+    # What was put in the try, with its value before, or absent. The first is apart from the others,
+    # as most tries put one.
+    cdef bint has_put
+    cdef object first_key
+    cdef object first_value
+    cdef list before  # (key, value), one after the other
     # What was got here last, and nothing was put since; None: nothing was.
     cdef object last_key
     cdef object last_value
@@ -303,14 +346,19 @@ cdef class HotState:
                 else:
                     old = self.absent if self.look is None else self.look(key)
             if self.look is None or old is not self.absent:  # that one counts its keys
-                self.before.append(key)
-                self.before.append(old)
+                if self.has_put:
+                    self.before.append(key)
+                    self.before.append(old)
+                else:
+                    self.has_put = True
+                    self.first_key = key
+                    self.first_value = old
                 self.last_key = None
                 self.values[key] = value
                 if PyDict_Size(self.changed) and key in self.changed:
                     self.changed[key] = value
                 else:
-                    self.log.note(key, value)
+                    self.log.note(key, value, PyDict_Size(self.values))
                 if self.look is not None and PyDict_Size(self.values) > self.values_max:
                     self.make_room()
                 return
@@ -353,8 +401,11 @@ cdef class HotState:
         self.batch = self.keys = None
         self.under_way = self.slow_knows = False
         self.last_key = self.last_value = None
-        if PyList_GET_SIZE(self.before):
-            self.before.clear()
+        if self.has_put:
+            self.has_put = False
+            self.first_key = self.first_value = None
+            if PyList_GET_SIZE(self.before):
+                self.before.clear()
         return 0
 
     cdef int stop(self) except -1:
@@ -371,8 +422,10 @@ cdef class HotState:
         if not self.slow_knows:
             self.slow_knows = True
             self.slow.begin(self.batch if self.of_batches else self.current)
-        if PyList_GET_SIZE(self.before):
-            before, self.before = self.before, []
+        if self.has_put:
+            before, self.before = [self.first_key, self.first_value, *self.before], []
+            self.has_put = False
+            self.first_key = self.first_value = None
             self.slow.note_before(before)
         return 0
 
@@ -383,7 +436,7 @@ cdef class HotState:
         self.stop()
 
     def undo(self):
-        if self.slow_knows or PyList_GET_SIZE(self.before):
+        if self.slow_knows or self.has_put:
             self.tell()
             self.slow.undo()
         self.forget()

@@ -215,7 +215,7 @@ def test_what_was_put_is_not_stored_until_its_epoch_is_complete(core: ModuleType
 def test_a_log_that_leaves_out_rows_meanwhile_still_tells_what_was_put(core: ModuleType) -> None:
     task = Task(core, batches=False)
     asked = Unstored()
-    for turn in range(3):
+    for turn in range(4):
         for number in range(50_000):
             task.hot.begin(number)
             task.hot.put(number, turn)
@@ -246,6 +246,39 @@ def test_a_log_is_bounded_by_its_keys(core: ModuleType) -> None:
         restored = KeyedState(GROUPS, CODEC)
         restored.restore([[Stored(changes.encode(CODEC))]], range(GROUPS), bound=True)
         assert dict(restored.items()) == dict.fromkeys(keys, 59)
+
+
+@pytest.mark.parametrize("core", cores)
+def test_a_log_has_the_last_values_of_more_keys_than_it_finds_again(core: ModuleType) -> None:
+    state, count = Task(core, batches=False), 100_000
+    for turn in range(4):
+        # The last turn is about a half of them, after the log has left out rows.
+        for key in range(0, count, 1 if turn < 3 else 2):
+            state.hot.begin(key)
+            state.hot.put(key, turn)
+            state.hot.end()
+    changes = state.inner.snapshot(1)
+    assert changes.entries <= 2 * count + 70_000
+    restored = KeyedState(GROUPS, CODEC)
+    restored.restore([[Stored(changes.encode(CODEC))]], range(GROUPS), bound=True)
+    assert dict(restored.items()) == {key: 2 if key % 2 else 3 for key in range(count)}
+
+
+@pytest.mark.parametrize("core", cores[1:])  # the log of the reference is a dictionary
+def test_a_log_of_keys_that_all_differ_is_not_written_again(core: ModuleType) -> None:
+    state = Task(core, batches=False)
+    for key in range(1_000):
+        state.hot.begin(key)
+        state.hot.put(key, key)
+        state.hot.end()
+    log = state.inner._delta.log
+    assert log is not None
+    rows, _ = log.keys_so_far()
+    for key in range(1_000, 150_000):
+        state.hot.begin(key)
+        state.hot.put(key, key)
+        state.hot.end()
+    assert log.keys_so_far()[0] is rows
 
 
 @pytest.mark.parametrize("core", cores)
