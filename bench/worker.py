@@ -53,10 +53,10 @@ async def hear() -> Any:
     return json.loads(await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline))
 
 
-def bench_key() -> CurveKey:
+def bench_key(topology_id: str) -> CurveKey:
     """The same in every worker."""
     secret = z85.encode(b"bench".ljust(32, b"."))
-    return CurveKey("bench-1-1", zmq.curve_public(secret), secret)
+    return CurveKey(topology_id, zmq.curve_public(secret), secret)
 
 
 def place(
@@ -150,11 +150,11 @@ async def run(options: Mapping[str, Any]) -> None:
     if workers > 1:
         encrypted = encrypts(stored)
         transport = ZmqTransport(
-            "bench-1-1",
+            options["topology_id"],
             slots[index],
             Incarnation(1, 1),
             backlog_bytes_max=32 * 1024 * 1024,
-            key=bench_key() if encrypted else None,
+            key=bench_key(options["topology_id"]) if encrypted else None,
             ring_bytes=WorkerSettings.ring_bytes(TopologyOptions.read(stored)),
         )
         say(transport.bind("127.0.0.1", 0))
@@ -170,7 +170,7 @@ async def run(options: Mapping[str, Any]) -> None:
     history = history_of(stored)
     settings = EngineSettings(
         prepared=prepared,
-        topology_id="bench-1-1",
+        topology_id=options["topology_id"],
         slot=slots[index],
         executors=placed[index],
         seed=1,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import subprocess
 import sys
 
 import pytest
@@ -43,6 +44,20 @@ def test_a_run_that_does_not_end_is_killed_and_gives_no_result():
     endless = Case("endless", "shapes.waiting", {"total": 1, "secs": 60}, 1, core=core.NAME)
     with pytest.raises(RunError, match="endless"):
         run(endless, life_secs=1.0)
+
+
+def test_workers_of_two_runs_do_not_meet(monkeypatch):
+    ids = []
+
+    def popen(command, **_):
+        ids.append(json.loads(command[-1])["topology_id"])
+        raise OSError("no process")
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    for _ in range(2):
+        with pytest.raises(RunError, match="no process"):
+            run(small(workers=2))
+    assert len(set(ids)) == 2
 
 
 @pytest.mark.parametrize("kind", ["all", "direct", "custom"])
