@@ -198,6 +198,15 @@ def test_a_frame_that_has_not_gone_out_takes_more() -> None:
     assert [(f.sequence, f.sections) for f in send_all(link, 0)] == [(2, (b"d",))]
 
 
+def test_sections_that_do_not_fit_together_first_fill_the_frame_that_waits() -> None:
+    link = greeted()
+    third = b"t" * (FRAME_BYTES_TARGET // 3)
+    link.queue([third])
+    link.queue([third, b"a", third, b"b"])
+    sent = [f.sections for f in send_all(link, 0)]
+    assert sent == [(third, third, b"a"), (third, b"b")]
+
+
 def test_an_acknowledgement_frees_the_backlog() -> None:
     link = greeted()
     for section in (b"a", b"b"):
