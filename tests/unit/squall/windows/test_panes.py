@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+import pickle
 import random
 from typing import Any
 
@@ -118,3 +120,64 @@ def test_queries_are_what_merging_all_panes_gives(seed: int) -> None:
         if chance.random() < 0.5:
             panes.drop_before(first)
             known = {p: text for p, text in known.items() if p >= first}
+
+
+class Model:
+    """Windows as the definition says, from all tuples that came."""
+
+    def __init__(self, length: int, slide: int) -> None:
+        self.length, self.slide = length, slide
+        self.came: list[tuple[str, int, str]] = []
+        self.watermark = 0
+
+    def total(self, key: str, end: int, pane: int) -> str:
+        mine = [one for one in self.came if one[0] == key and end - self.length < one[1] <= end]
+        return "".join(item for _, at, item in sorted(mine, key=lambda one: -(-one[1] // pane)))
+
+    def advance(self, watermark: int, pane: int) -> list[tuple[str, str, int]]:
+        ends = range(self.slide, watermark + 1, self.slide)
+        fired = [
+            (key, self.total(key, end, pane), end)
+            for end in ends
+            if end > self.watermark
+            for key in sorted({key for key, _, _ in self.came})
+        ]
+        self.watermark = watermark
+        return [one for one in fired if one[1]]
+
+
+@pytest.mark.parametrize("lateness", [0, 37])
+@pytest.mark.parametrize(("length", "slide"), [(10, 10), (40, 10), (25, 10), (4, 10)])
+@pytest.mark.parametrize("seed", range(8))
+def test_windows_of_many_keys_are_those_of_the_definition(
+    seed: int, length: int, slide: int, lateness: int
+) -> None:
+    """Keys that come and stay away, tuples ahead of the watermark and late ones, jumps of the
+    watermark, and restarts from what was stored."""
+    chance = random.Random(seed)
+    windows, model = AggregateWindows(Texts(), length, slide, lateness), Model(length, slide)
+    pane = math.gcd(length, slide)
+    for n in range(400):
+        kind = chance.random()
+        if kind < 0.7:
+            key, ahead = chance.choice("abcdefgh"), chance.choice((5, 30, 120))
+            at = model.watermark + chance.randrange(1, ahead)
+            assert windows.add(key, at, f"{n},")
+            model.came.append((key, at, f"{n},"))
+        elif kind < 0.8 and lateness:
+            key, at = chance.choice("abcdefgh"), model.watermark - chance.randrange(lateness + 1)
+            if at <= 0:
+                continue
+            assert windows.add(key, at, f"{n},")
+            model.came.append((key, at, f"{n},"))
+            ends = range(-(-at // slide) * slide, model.watermark + 1, slide)
+            again = [(model.total(key, end, pane), end) for end in ends if end - length < at]
+            if again:
+                found = [(one.total, one.end_ms) for one in windows.again(key, at)]
+                assert found == again
+        elif kind < 0.85:
+            windows = pickle.loads(pickle.dumps(windows))
+        else:
+            watermark = model.watermark + chance.choice((3, 10, 30, 200))
+            found_all = sorted(fired(windows, watermark), key=lambda one: (one[2], one[0]))
+            assert found_all == model.advance(watermark, pane)
