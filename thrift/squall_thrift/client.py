@@ -105,8 +105,9 @@ class ThriftClient:
     """A client of one service. After a ThriftTransportError the connection is closed, and later
     calls raise the same error: connect again with a new client.
 
-    When what its `credentials` go by has changed (another CA, another certificate of its own), it
-    connects again by itself before its next call: neither side goes by what it believed before."""
+    When its `credentials` have changed (another CA, another certificate or token of its own), it
+    connects again by itself before its next call, which is sent once: neither side goes by what it
+    believed before."""
 
     def __init__(
         self,
@@ -127,8 +128,10 @@ class ThriftClient:
         self._frame_bytes_max = frame_bytes_max
         self._connect_timeout_secs = connect_timeout_secs
         self._credentials = credentials
-        self._context: ssl.SSLContext | None = None  # of the credentials when it connected
+        # What it connected with; None if that could not be said.
+        self._shown: tuple[ssl.SSLContext, str, bytes] | None = None
         self._look_at = 0.0  # monotonic
+        self._closes = 0  # how often it was closed
         self._sequence_id = 0
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._lock = asyncio.Lock()
@@ -151,9 +154,11 @@ class ThriftClient:
         await self.close()
 
     async def connect(self) -> None:
-        """Open the connection, in place of an open one. Raises ThriftTransportError."""
+        """Open the connection, in place of an open one. Raises ThriftTransportError, also if it is
+        closed meanwhile."""
         await self.close()
-        self._context = self._present_context()
+        closes = self._closes
+        self._shown = self._to_show()
         streams = await open_proved(
             self._host,
             self._port,
@@ -161,28 +166,34 @@ class ThriftClient:
             name=self._service.name,
             timeout_secs=self._connect_timeout_secs,
         )
+        if self._closes != closes:
+            streams[1].transport.abort()
+            raise self._error("the connection is closed", sent=False)
         self._streams = streams
         self._sequence_id = 0
 
-    def _present_context(self) -> ssl.SSLContext | None:
-        """What the credentials go by now; None if that cannot be said."""
+    def _to_show(self) -> tuple[ssl.SSLContext, str, bytes] | None:
+        """What a connection would be opened with now; None if that cannot be said."""
         self._look_at = time.monotonic() + _LOOK_SECS
+        if self._credentials is None:
+            return None
         try:
-            return None if self._credentials is None else self._credentials.context
+            return (self._credentials.context, *self._credentials.initial())
         except RefusedError:
             return None
 
     async def _follow(self) -> None:
-        """Connect again if the credentials go by other files than when it connected. Raises
+        """Connect again if the credentials are others than when it connected. Raises
         ThriftTransportError."""
         if self._credentials is None or time.monotonic() < self._look_at:
             return
-        context = self._present_context()
-        if context is not None and context is not self._context:
+        now = self._to_show()
+        if now is not None and now != self._shown:
             await self.connect()
 
     async def close(self) -> None:
         """Close the connection; a call in progress fails."""
+        self._closes += 1
         if self._streams is None:
             return
         _, writer = self._streams

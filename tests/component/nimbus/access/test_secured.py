@@ -550,6 +550,35 @@ async def test_a_client_leaves_a_server_that_only_the_old_ca_stands_for(
                 await client.call("getLeader")
 
 
+async def test_a_client_connects_again_with_a_token_that_has_replaced_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of a worker is replaced in a rotation. The server may hear of the end of the old CA
+    before the client does: it then ends what the old token has proved, and no good client."""
+    monkeypatch.setattr("squall_thrift.client._LOOK_SECS", 0.0)
+    monkeypatch.setattr("squall_common.authentication.files._FOLLOW_SECS", 0.0)
+    certificates = Certificates(tmp_path / "certificates").create()
+    async with secured_nimbus(tmp_path / "nimbus", certificates) as running:
+        tokens = running.local.nimbus.tokens
+        assert tokens is not None
+        async with running.user("alice") as alice:
+            token = await alice.call("createToken", None, 3600, "", None, None)
+            async with running.client(certificates.by_token(token)) as client:
+                folder = certificates.folder
+                certificates.turn(folder / "nimbus-n1.pem", folder / "user-alice.pem")
+                await tokens.refresh()
+                await client.call("getLeader")
+                monkeypatch.setattr("squall_common.authentication.files._FOLLOW_SECS", 3600.0)
+                await client.call("getLeader")
+                certificates.by_token(await alice.call("createToken", None, 3600, "", None, None))
+                streams = client._streams
+                await client.call("getLeader")
+                assert client._streams is not streams
+                Rotation(certificates.authority).end()
+                await tokens.refresh()
+                await client.call("getLeader")
+
+
 async def test_who_may_act_for_others_does_so_as_them(
     tmp_path: Path, certificates: Certificates
 ) -> None:

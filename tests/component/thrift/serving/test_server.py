@@ -12,7 +12,12 @@ from typing import Any
 import pytest
 
 from squall_thrift import codec, storm
-from squall_thrift.client import ThriftApplicationError, ThriftClient, ThriftTransportError
+from squall_thrift.client import (
+    ThriftApplicationError,
+    ThriftClient,
+    ThriftTransportError,
+    open_proved,
+)
 from squall_thrift.protocol import messages
 from squall_thrift.protocol.messages import ApplicationErrorType, MessageType
 from squall_thrift.serving.authorization import PUBLIC, Call, permission
@@ -740,6 +745,32 @@ async def test_call_after_the_peer_closed_was_not_sent() -> None:
         with pytest.raises(ThriftTransportError, match="the peer has closed") as info:
             await client.call("execute", "echo", "x")
         assert not info.value.sent
+
+
+async def test_a_client_that_is_closed_while_it_connects_stays_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It also connects in the middle of a call, when its credentials have changed."""
+    opened, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slowly(*args: Any, **options: Any) -> Any:
+        streams = await open_proved(*args, **options)
+        opened.set()
+        await go_on.wait()
+        return streams
+
+    monkeypatch.setattr("squall_thrift.client.open_proved", slowly)
+    async with serving() as (server, _):
+        client = client_of(server)
+        connecting = asyncio.create_task(client.connect())
+        await opened.wait()
+        await client.close()
+        go_on.set()
+        with pytest.raises(ThriftTransportError, match="the connection is closed"):
+            await connecting
+        await until(lambda: server.connections == 0)
+        with pytest.raises(ThriftTransportError, match="the connection is closed"):
+            await client.call("execute", "echo", "x")
 
 
 async def test_a_port_without_a_listener_is_a_transport_error() -> None:
