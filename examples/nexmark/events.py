@@ -11,7 +11,7 @@ from typing import NamedTuple
 PERSONS, AUCTIONS, EVENTS = 1, 3, 50  # of so many events
 FIRST_ID = 1000
 FIRST_CATEGORY, CATEGORIES = 10, 5
-LONGEST_SECS = 60  # that an auction is open: at 100 events a second, one in 33 s
+LONGEST_SECS = 60  # that an auction is open, at few events a second; at 100 it is 33 s
 IN_FLIGHT, ACTIVE = 100, 1000  # auctions and people that bids are for and from
 STATES = ["AZ", "CA", "ID", "OR", "WA", "WY"]
 CITIES = ["Phoenix", "Los Angeles", "San Francisco", "Boise", "Portland", "Bend", "Redmond"]
@@ -108,7 +108,8 @@ class Generator:
 
     def _auction(self, id, epoch, at, chance):
         price = price_of(chance)
-        expires = at + 1 + chance.randrange(2 * IN_FLIGHT * EVENTS // AUCTIONS * 1000 // self.rate)
+        open_ms = 2 * IN_FLIGHT * EVENTS // AUCTIONS * 1000 // self.rate
+        expires = at + 1 + chance.randrange(min(open_ms, LONGEST_SECS * 1000 - 1))
         return Auction(
             id,
             word(chance),

@@ -25,7 +25,7 @@ class Feed(FeederSpout):
     outputs = ["event"]
 
 
-def rows_of(query, events):
+def rows_of(query, events, closing=CLOSING):
     """What the query emits, once all windows before the closing events have ended."""
     with TopologyTest(build(query, Feed()).to_topology_builder()) as test:
         for n, event in enumerate(events):
@@ -33,7 +33,7 @@ def rows_of(query, events):
             if n % 500 == 499:
                 test.run_for(1)  # the watermark advances
         test.run_for(3)
-        for event in CLOSING:
+        for event in closing:
             test.feed("events", [event])
         test.run_for(15)
         assert test.errors == []
@@ -64,6 +64,15 @@ def test_a_query_answers_what_a_plain_computation_does(query):
     expected = getattr(plain, query)(events)
     assert expected
     assert found(query, rows_of(query, EVENTS)) == expected
+
+
+def test_with_few_events_a_second_auctions_have_their_last_price():
+    """q6: none is open for longer than the lag."""
+    slow = Generator(rate=10)
+    events = [slow.event(n) for n in range(COUNT)]
+    closing = list(slow.closing())
+    expected = plain.q6([*events, *closing[:3]])
+    assert found("q6", rows_of("q6", events, closing)) == expected
 
 
 def test_bids_are_counted_in_windows_of_the_clock():
