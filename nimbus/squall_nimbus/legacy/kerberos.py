@@ -12,6 +12,7 @@ Storm's client always sends a NAME: its own principal, unless it acts for somebo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 import re
 from collections.abc import Callable
@@ -82,11 +83,18 @@ class KerberosLogin:
         self.short_names = short_names
         self.now = now
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="gss")
+        self._free = asyncio.Semaphore(_THREADS)
 
     async def in_thread(self, call: Callable[[bytes], bytes], data: bytes) -> bytes:
         """Make a call of the library in one of the few threads that are for this alone. A peer that
-        is given up while it waits for one (`AUTHENTICATION_SECS`) takes none."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call, data)
+        is given up while it waits for one (`AUTHENTICATION_SECS`) takes none, and leaves nothing
+        behind: it waits here, not in the pool, which would keep what it sent."""
+        loop = asyncio.get_running_loop()
+        await self._free.acquire()
+        work = self._threads.submit(call, data)
+        # When the call has returned, also if the peer was given up meanwhile.
+        work.add_done_callback(lambda _: _call_in(loop, self._free.release))
+        return await asyncio.wrap_future(work)
 
     def begin(self, host: str) -> KerberosDialogue:
         return KerberosDialogue(self, host)
@@ -101,6 +109,12 @@ class _Turn(enum.Enum):
     READY = enum.auto()  # it has the context, and waits for the layers
     CHOICE = enum.auto()  # it chooses a layer
     OVER = enum.auto()
+
+
+def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    """From another thread."""
+    with contextlib.suppress(RuntimeError):  # the loop is closed: Nimbus has ended
+        loop.call_soon_threadsafe(call)
 
 
 class KerberosDialogue:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import threading
+import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -44,15 +47,13 @@ class FakeContext:
 
 
 def dialogue(context: FakeContext, *, short: bool = True) -> KerberosDialogue:
-    return login_with(context, short=short).begin("10.0.0.7")
+    return login_with(lambda: context, short=short).begin("10.0.0.7")
 
 
-def login_with(context: FakeContext, *, short: bool = True) -> KerberosLogin:
+def login_with(context: Callable[[], FakeContext], *, short: bool = True) -> KerberosLogin:
     acls = ClusterAcl(admins=Members(frozenset({"root"}), frozenset({"admins"})))
     principals = UserPrincipals(acls, Groups(fixed_groups({"ops": ["admins"], "alice": ["dev"]})))
-    return KerberosLogin(
-        lambda: context, principals, realm="PROD", short_names=short, now=lambda: NOW
-    )
+    return KerberosLogin(context, principals, realm="PROD", short_names=short, now=lambda: NOW)
 
 
 async def finished(talk: KerberosDialogue, choice: bytes) -> Proved:
@@ -75,21 +76,31 @@ async def test_logins_that_hang_in_the_library_keep_no_other_threads() -> None:
     """The replay cache is on a disk that does not answer, and strangers go on to log in."""
     let_go = threading.Event()
     begun = itertools.count()
+    contexts = weakref.WeakSet[FakeContext]()
 
     class Hangs(FakeContext):
+        __hash__ = object.__hash__
+
         def accept(self, token: bytes) -> bytes:
             next(begun)
             let_go.wait(60)
             return b""
 
-    login = login_with(Hangs())
+    def context() -> FakeContext:
+        made = Hangs()
+        contexts.add(made)
+        return made
+
+    login = login_with(context)
     talks = [asyncio.create_task(login.begin("10.0.0.7").step(b"token")) for _ in range(50)]
     try:
         async with asyncio.timeout(10):
             assert await asyncio.to_thread(int, "1") == 1
-        for talk in talks:  # as after ten seconds
-            talk.cancel()
-        await asyncio.gather(*talks, return_exceptions=True)
+        while talks:  # as after ten seconds
+            talks[-1].cancel()
+            await asyncio.wait([talks.pop()])
+        gc.collect()
+        assert len(contexts) <= 4  # those in the library: who is given up leaves nothing behind
     finally:
         let_go.set()
     async with asyncio.timeout(10):
