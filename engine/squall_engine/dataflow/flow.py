@@ -157,9 +157,16 @@ class Flow:
             ]
             for group in self._groups
         }
-        edges = sum(len(group.outgoing_edges) for group in self._groups)
-        self._turn_size = TurnSize(edges, self._long_turn_secs)
-        self._set_turn_size()
+        # Tasks on threads have edges of their own to the same tasks, which are visited once.
+        visited = {
+            (outgoing.component, outgoing.stream, outgoing.task)
+            for group in self._groups
+            for outgoing in group.outgoing_edges
+        }
+        self._turn_size = TurnSize(len(visited), self._long_turn_secs)
+        for spout in self.spouts:
+            if spout.takes_turn_size:
+                spout.calls_max = self._turn_size.now
         self._blocked_tasks = BlockedTasks(feeds)
         component_of = self._plan.task_to_component
         self._feeds = {
@@ -548,7 +555,7 @@ class Flow:
                     before = spout.calls.emitted()
                     if spout.run(deadline):
                         emitted = spout.calls.emitted() - before
-                        self._turn_used |= emitted >= spout.calls_max
+                        self._turn_used |= spout.takes_turn_size and emitted >= spout.calls_max
                         waiting += emitted
                         if waiting >= _FLUSH_TUPLES:
                             self.flush(group)
@@ -558,16 +565,13 @@ class Flow:
                 self.flush(group)
         return worked
 
-    def _set_turn_size(self) -> None:
-        for spout in self.spouts:
-            if spout.takes_turn_size:
-                spout.calls_max = self._turn_size.now
-
     def bolts_ran(self, secs: float) -> None:
         """The bolts took so long in this turn."""
         crowded = bool(self._throttling or self._blocked_tasks.blocked)
         if self._turn_size.ended(secs, used=self._turn_used, crowded=crowded):
-            self._set_turn_size()
+            for spout in self.spouts:
+                if spout.takes_turn_size and spout.emits_in_turns:
+                    spout.calls_max = self._turn_size.now
         self._turn_used = False
 
     def spouts_spoke(self) -> bool:

@@ -183,6 +183,7 @@ class AsyncSpout(SpoutTask):
     """`async def next_tuple()`: never two calls at once. Backpressure stops and resumes it."""
 
     _BLOCKED_POLL_SECS = 0.001
+    emits_in_turns = False
 
     def __init__(self, parts: TaskParts) -> None:
         super().__init__(parts)

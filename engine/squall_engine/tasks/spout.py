@@ -35,6 +35,9 @@ class SpoutTask(Task):
     _CHUNK_MAX = 32
     _ERROR_WAIT_SECS_MAX = 1.0
 
+    # Else it emits between two turns, where nothing but `calls_max` bounds how long it takes.
+    emits_in_turns = True
+
     calls: SpoutCalls  # the core's
     collector: SpoutCollector  # what the component emits through: `calls`, or a collector around it
 
@@ -43,7 +46,7 @@ class SpoutTask(Task):
         self.pending = PendingRoots()
         self.pending_max: int | None = None
         self.calls_max = 1  # of next_tuple in a turn
-        self.takes_turn_size = True  # `calls_max` is the worker's, and changes
+        self.takes_turn_size = True  # `calls_max` is the worker's, not topology.spout.batch
         self.idle_until = 0.0  # monotonic
         self.idle_secs_min = 0.0  # topology.sleep.spout.wait.strategy.time.ms
         self._idle_runs = 0

@@ -225,6 +225,55 @@ def test_a_turn_calls_next_tuple_up_to_the_limit(own, sinks, most, workers):
         assert max(c.LOG["numbers"]) <= most
 
 
+class Bursts(c.Numbers):
+    """Never waits, so nothing else runs until it has been asked as often as a turn allows."""
+
+    async def next_tuple(self):
+        c.Numbers.next_tuple(self)
+
+
+def test_a_coroutine_that_does_not_wait_emits_no_more_when_turns_grow():
+    """The bolts' time is looked at for that, and not the time between two turns."""
+    builder = TopologyBuilder()
+    builder.spout("numbers", c.Numbers(20_000))
+    builder.spout("bursts", Bursts(20_000))
+    builder.bolt("many", c.Pass(), parallelism=600).shuffle("numbers")
+    builder.bolt("batches", Batches()).all("numbers").all("bursts")
+    conf = {"topology.acker.executors": 0, "topology.run.turn.ms": 1_000}
+    with EngineCluster(builder.build(), 1, conf) as cluster:
+        cluster.run_until(lambda: sum(c.LOG.get("bursts", ())) == 20_000)
+        assert max(c.LOG["numbers"]) > 602
+        assert max(c.LOG["bursts"]) == 602
+
+
+class Blocking(Bolt):
+    blocking = True
+    outputs = ["n"]
+
+    def execute(self, tup):
+        self.emit(tup.values)
+
+
+def test_a_task_that_many_threads_feed_counts_once_for_the_size_of_a_turn():
+    builder = TopologyBuilder()
+    builder.spout("numbers", c.Numbers(0))
+    builder.bolt("threads", Blocking(), parallelism=30).shuffle("numbers")
+    builder.bolt("many", c.Pass(), parallelism=30).shuffle("threads")  # by 900 edges
+    with EngineCluster(builder.build(), 1) as cluster:
+        assert cluster.engines[0]._flow.spouts[0].calls_max == 512
+
+
+def test_a_spout_with_a_small_batch_of_its_own_does_not_make_the_turns_of_others_grow():
+    builder = TopologyBuilder()
+    builder.spout("small", c.Numbers(1_000), conf={"topology.spout.batch": 3})
+    builder.spout("idle", Idle())
+    builder.bolt("many", c.Pass(), parallelism=600).shuffle("small").shuffle("idle")
+    with EngineCluster(builder.build(), 1, {"topology.acker.executors": 0}) as cluster:
+        cluster.run_until(lambda: user_of(cluster.engines[0], "small").next == 1_000)
+        cluster.run_for(1)
+        assert sorted(spout.calls_max for spout in cluster.engines[0]._flow.spouts) == [3, 1_200]
+
+
 class Counting(Spout):
     """Emits up to `limit`, and calls what `at` has for a number."""
 
