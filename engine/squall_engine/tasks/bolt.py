@@ -132,7 +132,7 @@ class SlicedBolt(BoltTask):
         self.pause: Callable[[], bool] | None = None
 
     def run(self, deadline: float) -> bool:
-        left = self.inbox.queued
+        left = max(1, self.inbox.queued)  # a section may have no tuple, and must go all the same
         granted = self._slice  # tuples, whatever the deadline says
         worked = False
         while True:

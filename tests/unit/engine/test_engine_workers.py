@@ -8,7 +8,7 @@ from tests.support.engine_cluster import EngineCluster, Network
 
 from squall import Bolt, Spout, TopologyBuilder
 from squall_common.component.groupings import stable_hash
-from squall_engine.core.sections import addressee
+from squall_engine.core.sections import addressee, serialize_tuples
 from squall_engine.core.wire_format import COLUMN_ROWS_MIN, Flag
 from squall_engine.transport import FEATURES_TASK, Grant
 
@@ -164,6 +164,23 @@ def test_a_spout_waits_while_a_peer_is_behind():
         end.listener.granted(cluster.slots[1], grants)
         cluster.run_until(lambda: spout.counts.acked.get("default") == len(LINES))
         assert other.sent_bytes > 0
+
+
+def test_a_section_without_tuples_leaves_the_inbox():
+    """No worker of ours sends one; a worker whose inbox is not empty would never be drained."""
+    with EngineCluster(word_count(), 2) as cluster:
+        (spout,) = spouts(cluster)
+        cluster.run_until(lambda: spout.counts.acked.get("default") == len(LINES))
+        engine, peer = cluster.engines[0], cluster.slots[1]
+        bolt = next(bolt for bolt in engine._flow.bolts if bolt.component == "split")
+        source = spout.task
+        section = serialize_tuples(source, "default", [bolt.task], (), engine.make_codec())
+        assert addressee(section) == (bolt.task, 0)
+        engine._flow.deliver(section, engine._flow.accounts_of(peer, 1))
+        assert bolt.busy
+        engine.wake()
+        cluster.run_for(1)
+        assert not bolt.busy
 
 
 def test_spouts_wait_until_the_worker_is_ready():
