@@ -108,7 +108,7 @@ OPTIONS = (
         whole(1, 1000000),
         None,
         "Largest number of calls of next_tuple in one turn of the run loop. null: 512, or one "
-        "for each edge out of the worker's tasks, and up to four while its bolts keep up.",
+        "for each edge out of the worker's tasks, and up to four for each while its bolts keep up.",
         scope=TOPOLOGY | COMPONENT,
         readers=WORKER,
         storm=OURS,
@@ -117,7 +117,10 @@ OPTIONS = (
         "topology.run.turn.ms",
         MILLIS,
         2,
-        "Longest duration of one turn of the run loop, in milliseconds.",
+        "How long the spouts, and after them the bolts, may take in one turn of the run loop, in "
+        "milliseconds. Each bolt that has tuples works on some of them all the same, so a turn of "
+        "many bolts takes longer; spouts emit more in a turn only while the bolts take less than "
+        "20 times as long as this.",
         scope=TOPOLOGY,
         readers=WORKER,
         unit="milliseconds",
