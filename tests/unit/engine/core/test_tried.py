@@ -264,6 +264,25 @@ def test_a_log_has_the_last_values_of_more_keys_than_it_finds_again(core: Module
     assert dict(restored.items()) == {key: 2 if key % 2 else 3 for key in range(count)}
 
 
+@pytest.mark.parametrize("core", cores)
+def test_a_log_that_grows_finds_the_last_row_of_a_key(core: ModuleType) -> None:
+    """Some are in it twice by then, as their places were taken. (Numbers in order get places of
+    their own, so these are by chance.)"""
+    chance = random.Random(1)
+    keys = [chance.getrandbits(60) for _ in range(800)]
+    task, expected = Task(core, batches=False), {}
+    for value in range(3_000):
+        key = chance.choice(keys)
+        task.hot.begin(key)
+        task.hot.put(key, value)
+        task.hot.end()
+        expected[key] = value
+    changes = task.inner.snapshot(1)
+    restored = KeyedState(GROUPS, CODEC)
+    restored.restore([[Stored(changes.encode(CODEC))]], range(GROUPS), bound=True)
+    assert dict(restored.items()) == expected
+
+
 @pytest.mark.parametrize("core", cores[1:])  # the log of the reference is a dictionary
 def test_a_log_of_keys_that_all_differ_is_not_written_again(core: ModuleType) -> None:
     state = Task(core, batches=False)
