@@ -103,7 +103,7 @@ class MemoryState(KeyValueState):
 
     def keys(self) -> list[Any]:
         """All keys, also of entries that will have expired at the next call: a copy, which takes
-        about 15 ms for a million."""
+        10 to 15 ms for a million."""
         return list(self._values)
 
     def first_keys(self, count: int) -> list[Any]:

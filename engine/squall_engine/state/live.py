@@ -8,8 +8,9 @@ read when none of them is under way, and says so if there is no such moment.
 
 Reading changes nothing: no entry counts as used, none expires.
 
-Time. A dictionary's keys are copied at once (5 ms for a million), and looked through on the asking
-thread, with pauses; a table on disk is read in pieces. Values are made JSON of a bounded size.
+Time. A dictionary's keys are copied at once (10 to 15 ms for a million), and looked through on the
+asking thread, with pauses; a table on disk is read in pieces. Values are made JSON of a bounded
+size.
 """
 
 from __future__ import annotations
