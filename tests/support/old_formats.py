@@ -132,15 +132,19 @@ class OldFolder:
 
     @staticmethod
     def blocks(rows: Sequence[Sequence[Any]], deleted: Sequence[Any] = ()) -> dict[int, bytes]:
-        """Blocks by group; keys that begin with $ belong to the task."""
+        """Blocks by group; keys that begin with $ belong to the task, and rows of four to their
+        owners."""
 
         def of(key: str) -> int:
             return TASK if key.startswith("$") else group_of(key)
 
-        groups = {of(row[0]) for row in rows} | {of(key) for key in deleted}
+        def of_row(row: Sequence[Any]) -> int:
+            return of(row[3] if len(row) > 3 else row[0])
+
+        groups = {of_row(row) for row in rows} | {of(key) for key in deleted}
         return {
             group: block(
-                [row for row in rows if of(row[0]) == group],
+                [row for row in rows if of_row(row) == group],
                 [key for key in deleted if of(key) == group],
             )
             for group in groups

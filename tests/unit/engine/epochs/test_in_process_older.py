@@ -47,7 +47,11 @@ BEFORE = 100  # rows that the epoch has
 SPLITS = 4
 WINDOWS = Path(__file__).parent / "fixtures" / "windows-1.json"
 
+NOTE = "note of the"  # a key of the owner "the"
+TIMES = (None, 1_700_000_000_000)  # of a put; without a TTL nobody asks for it
+
 written: list[tuple[Any, ...]] = []
+notes: set[Any] = set()
 writers: set[str] = set()
 applied: dict[str, int] = {}
 
@@ -55,6 +59,7 @@ applied: dict[str, int] = {}
 @pytest.fixture(autouse=True)
 def _clean() -> None:
     written.clear()
+    notes.clear()
     writers.clear()
     applied.clear()
 
@@ -67,6 +72,8 @@ class Count(StatefulBolt):
     outputs = ["word", "count"]
 
     def execute(self, tup: Tuple) -> None:
+        if tup["word"] == "the":
+            notes.add(self.state.get(NOTE))
         count = self.state.get(tup["word"], 0) + 1
         self.state.put(tup["word"], count)
         self.emit([tup["word"], count])
@@ -141,9 +148,13 @@ def states(tasks: int = 3) -> list[Task]:
         base: list[list[Any]] = [[word, half[word]] for word in mine] + [
             [word, 99] for word in gone
         ]
-        since: list[list[Any]] = [[word, all_[word], None] for word in mine]
+        since: list[list[Any]] = [
+            [word, all_[word], TIMES[at % len(TIMES)]] for at, word in enumerate(mine)
+        ]
+        if "the" in mine:
+            since.append([NOTE, "kept", None, "the"])
         segments = [(base, [], True), (since, gone, False)] if base else []
-        found.append(Task(segments, keys=len(mine)))
+        found.append(Task(segments, keys=len(mine) + ("the" in mine)))
     return found
 
 
@@ -177,6 +188,7 @@ def test_a_manifest_of_version_1_without_a_time_or_a_history(tmp_path: Path, tas
     """As the first version wrote it: writers of sinks are those that it has named."""
     OldFolder(tmp_path).epoch(parts())
     run(tmp_path, topology(tasks=tasks), counts(0, len(ROWS)))
+    assert notes == {"kept"}
     assert writers == {"words/write/0", "words/write/1"}
 
 
@@ -198,7 +210,7 @@ def test_an_old_epoch_is_inspected_without_its_topology(tmp_path: Path) -> None:
     found = last_checkpoint(CheckpointStore(str(tmp_path)), "words")
     assert found is not None
     assert (found.epoch, found.time_ms, found.version) == (7, 0, 1)
-    assert sum(task.keys for task in found.components["count"].tasks) == len(totals(BEFORE))
+    assert sum(task.keys for task in found.components["count"].tasks) == len(totals(BEFORE)) + 1
 
 
 @pytest.mark.parametrize("version", [1, 2])
