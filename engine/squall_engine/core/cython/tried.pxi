@@ -124,10 +124,11 @@ cdef class ChangeLog:
         cdef Py_ssize_t i, at, count = PyList_GET_SIZE(self.keys)
         # Before it is looked for: a new table may have a row of it that the old one has lost.
         if count >= self.rows_max:
-            self.rows_max = LOG_ROWS_MIN + 2 * key_count
-            if count >= self.rows_max:
+            if count >= LOG_ROWS_MIN + 2 * key_count or self.has_repeats():
                 self.compact()
                 count = PyList_GET_SIZE(self.keys)
+            else:
+                self.rows_max = min(2 * count, LOG_ROWS_MIN + 2 * key_count)
         elif 2 * count >= self.slot_count and self.slot_count < LOG_SLOTS_MAX:
             self.size_slots(4 * self.slot_count)
         ways = self.ways(spread)
@@ -150,10 +151,23 @@ cdef class ChangeLog:
         cdef dict found = dict(zip(self.keys, self.values))
         self.keys = list(found)
         self.values = list(found.values())
-        # Of these some may have been deleted since, and are no keys any more.
-        self.rows_max = max(self.rows_max, LOG_ROWS_MIN + 2 * PyList_GET_SIZE(self.keys))
+        self.rows_max = LOG_ROWS_MIN + 2 * PyList_GET_SIZE(self.keys)
         self.size_slots(self.slot_count)
         return 0
+
+    cdef bint has_repeats(self) except -1:
+        """Whether about half of the rows are of keys that come again, as far as some of them say.
+        Of 4 √n rows of n, 8 pairs have the same key if each key has two rows, and none if all
+        keys differ."""
+        cdef Py_ssize_t count = PyList_GET_SIZE(self.keys), i
+        cdef Py_ssize_t looked_at = <Py_ssize_t>(4 * sqrt(<double>count))
+        cdef Py_ssize_t step = count // looked_at  # one row of each so many, by chance
+        cdef uint64_t chance = <uint64_t>count
+        cdef set found = set()
+        for i in range(looked_at):
+            chance = chance * 6364136223846793005U + 1442695040888963407U
+            found.add(self.keys[i * step + <Py_ssize_t>((chance >> 33) % <uint64_t>step)])
+        return looked_at - PySet_GET_SIZE(found) >= 8
 
     def as_dict(self):
         return dict(zip(self.keys, self.values))

@@ -10,7 +10,8 @@
 
 The log is written in order, and not by key, as a dict of a million keys costs a put more than all
 else does. A table of a fixed size finds most of what is put again; the log leaves out the rest when
-it has twice as many rows as the state has keys.
+it has twice as many rows as the state has keys, or when some of its rows show that about half of
+all come again.
 """
 
 from __future__ import annotations

@@ -283,6 +283,22 @@ def test_a_log_that_grows_finds_the_last_row_of_a_key(core: ModuleType) -> None:
     assert dict(restored.items()) == expected
 
 
+@pytest.mark.parametrize("core", cores)
+def test_a_log_is_bounded_by_the_keys_in_it_also_in_a_large_state(core: ModuleType) -> None:
+    task, count = Task(core, batches=False), 100_000
+    task.inner._values.update(dict.fromkeys(range(1_000_000), 0))
+    for turn in range(5):
+        for key in range(count):
+            task.hot.begin(key)
+            task.hot.put(key, turn)
+            task.hot.end()
+    changes = task.inner.snapshot(1)
+    assert changes.entries <= 2 * count + 70_000
+    restored = KeyedState(GROUPS, CODEC)
+    restored.restore([[Stored(changes.encode(CODEC))]], range(GROUPS), bound=True)
+    assert dict(restored.items()) == dict.fromkeys(range(count), 4)
+
+
 @pytest.mark.parametrize("core", cores[1:])  # the log of the reference is a dictionary
 def test_a_log_of_keys_that_all_differ_is_not_written_again(core: ModuleType) -> None:
     state = Task(core, batches=False)
