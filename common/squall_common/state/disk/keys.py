@@ -13,6 +13,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import uuid
+from types import NoneType
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ _ENCODER = msgspec.msgpack.Encoder()
 _DIGEST = b"h"
 _DIGEST_BYTES = 32
 _INT_MAX = 2**63
+_PLAIN = frozenset({NoneType, bool, int, float, str, bytes, uuid.UUID, dt.date})
 
 
 def key_bytes(key: Any) -> bytes:
@@ -38,6 +40,11 @@ def key_bytes(key: Any) -> bytes:
     if len(data) > KEY_BYTES_MAX:
         return _DIGEST + hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
     return data
+
+
+def is_plain(key: Any) -> bool:
+    """Whether `key_bytes` takes a key, as far as can be said at once: not of tuples in tuples."""
+    return type(key) in _PLAIN or (type(key) is tuple and _PLAIN.issuperset(map(type, key)))
 
 
 def is_digest(data: bytes) -> bool:

@@ -20,7 +20,7 @@ import msgspec
 from squall_common.component.groupings import NoStableHashError, stable_hash
 from squall_common.component.state import begins_with
 from squall_common.errors import describe
-from squall_common.state.disk.keys import key_bytes
+from squall_common.state.disk.keys import is_plain, key_bytes
 from squall_common.state.disk.rows import PlainRows, TableCodec
 from squall_common.state.disk.table import PORTION_BYTES, DiskTable, TableView
 from squall_common.state.errors import StateError, StateStoreError, StateValueError
@@ -67,7 +67,10 @@ class _Entries:
 
     def look(self, key: Hashable) -> Any:
         """The value of a key, or ABSENT. What can be changed in place is in `newer` from then on,
-        so that it is the same object each time, and is written again."""
+        so that it is the same object each time, and is written again. Keys of other types are
+        refused, also where one that is equal is there: a segment would have them as they are."""
+        if type(key) not in SCALARS and not is_plain(key):
+            _bytes_of(key)
         value = self.newer.get(key, _MISSING)
         if value is not _MISSING:
             return value
@@ -287,7 +290,7 @@ class DiskState(KeyedState):
         if self._ttl_secs is not None:
             self._expire()
         entries = self._on_disk
-        value = entries.newer.get(key, _MISSING)
+        value = entries.newer.get(key, _MISSING) if type(key) in SCALARS else _MISSING
         if value is _MISSING:
             value = entries.look(key)
         if value is ABSENT:
