@@ -31,7 +31,6 @@ from squall._import_check import (
 )
 from squall._savepoint import with_savepoint
 from squall_common.component.checkpoints import (
-    INTERVAL,
     Place,
     Refusal,
     class_refusals,
@@ -267,16 +266,21 @@ async def _refuse_without_checkpoints(
 ) -> None:
     """Raise InvalidTopologyError if components need checkpoints, and neither the topology's
     configuration nor the cluster's asks for them. (Nimbus does not know the classes.)"""
-    refusals = list(class_refusals(topology, has_checkpoints=False, made=session.made))
-    if not refusals or conf.get(INTERVAL) is not None:
-        return
+    from squall_common.config.options.typed import TopologyOptions
     from squall_thrift import storm
+
+    def has_interval(conf: Mapping[str, Any]) -> bool:
+        return TopologyOptions.read(conf).topology_checkpoint_interval_secs is not None
+
+    refusals = list(class_refusals(topology, has_checkpoints=False, made=session.made))
+    if not refusals or has_interval(conf):
+        return
 
     try:
         defaults = json.loads(await nimbus.call("getNimbusConf"))
     except storm.AuthorizationException:  # then its workers say so
         return
-    if INTERVAL in conf or defaults.get(INTERVAL) is None:
+    if not has_interval({**defaults, **conf}):
         refuse(refusals)
 
 
