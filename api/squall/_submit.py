@@ -269,8 +269,8 @@ async def _refuse_without_checkpoints(
     from squall_common.config.options.typed import TopologyOptions
     from squall_thrift import storm
 
-    def has_interval(conf: Mapping[str, Any]) -> bool:
-        return TopologyOptions.read(conf).topology_checkpoint_interval_secs is not None
+    def has_interval(conf: Mapping[str, Any]) -> bool:  # as far as this version can read it
+        return TopologyOptions.read_valid(conf).topology_checkpoint_interval_secs is not None
 
     refusals = list(class_refusals(topology, has_checkpoints=False, made=session.made))
     if not refusals or has_interval(conf):

@@ -298,7 +298,7 @@ def _given_batch(frames: Sequence[FrameType], built: Sequence[Built], names: Nam
 
 
 def _batch_of(frames: Sequence[FrameType]) -> list[Tuple]:
-    for frame in reversed(frames):  # BatchBolt.work, then SlicedBolt.run
+    for frame in reversed(frames):  # BatchBolt.work, then SlicedBolt.run_slice
         tuples = frame.f_locals.get("tuples")
         if isinstance(tuples, list) and tuples and isinstance(tuples[0], Tuple):
             return tuples
