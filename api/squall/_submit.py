@@ -275,7 +275,6 @@ async def _refuse_without_checkpoints(
     refusals = list(class_refusals(topology, has_checkpoints=False, made=session.made))
     if not refusals or has_interval(conf):
         return
-
     try:
         defaults = json.loads(await nimbus.call("getNimbusConf"))
     except storm.AuthorizationException:  # then its workers say so

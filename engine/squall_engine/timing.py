@@ -20,9 +20,9 @@ def share_interpreter(turn_secs: float) -> None:
     """Let other threads of this process have the interpreter while a loop takes turns of this
     length without a pause.
 
-    A thread asks for it only after it has waited for a whole switch interval in which nobody let go
-    of it (5 ms by default). The loop lets go once a turn, to look for input, and has it again
-    before the thread that this wakes can run. So with turns that are shorter than the interval the
+    A thread asks for it only after a whole switch interval (5 ms by default) in which it was not
+    released. The loop releases it once a turn, to look for input, and has it again before the
+    thread that this wakes can run. So with turns that are shorter than the interval the
     thread never asks: on a machine with nothing else to do, what it has to write is not written
     before the loop rests. See docs/decisions/0158-threads-ask-within-a-turn.md."""
     wanted = max(_SWITCH_SECS_MIN, turn_secs / 4)

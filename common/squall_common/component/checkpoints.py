@@ -3,8 +3,8 @@ in one wording. Pure.
 
 Whoever may refuse a topology asks here, with what it knows. Nimbus knows the configuration and the
 structure, and imports no classes of users. Clients and local mode also know the classes; a worker
-knows the objects, so it alone sees what a constructor has set, or a class that nobody else
-has imported.
+knows the objects, so it alone sees what a constructor has set, or a class that could not be
+imported elsewhere.
 """
 
 from __future__ import annotations

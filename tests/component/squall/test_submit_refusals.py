@@ -73,7 +73,7 @@ def test_local_mode_refuses(case: Refused, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", seen_by(WORKER))
 def test_a_worker_refuses(case: Refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also what nobody could see before it."""
+    """Also what only it can see."""
     monkeypatch.setattr(squall.local, "all_refusals", lambda *_: ())
     monkeypatch.setattr(squall.local, "class_refusals", lambda *_, **__: ())
     with LocalCluster() as cluster, pytest.raises(SquallError) as caught:

@@ -135,7 +135,7 @@ cdef class ChangeLog:
         for i in range(LOG_WAYS):
             if ways[i] == 0:
                 break
-            # Most others are told apart here: their keys lie anywhere in memory.
+            # This rules out most other keys without a look at them: they lie anywhere in memory.
             if <uint32_t>(ways[i] >> 32) == <uint32_t>spread:
                 at = <Py_ssize_t><uint32_t>ways[i] - 1
                 if same_key(<object>PyList_GET_ITEM(self.keys, at), key):

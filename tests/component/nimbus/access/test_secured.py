@@ -507,12 +507,16 @@ async def test_what_stands_on_a_ca_that_is_gone_ends(tmp_path: Path) -> None:
             assert running.server.connections == 0
 
 
-async def test_a_client_connects_again_when_its_files_have_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So what it holds open does not end with the old CA, and it goes on with no server of that."""
+@pytest.fixture
+def looks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients look at the files of their credentials before each call."""
     monkeypatch.setattr("squall_thrift.client._LOOK_SECS", 0.0)
     monkeypatch.setattr("squall_common.authentication.files._FOLLOW_SECS", 0.0)
+
+
+@pytest.mark.usefixtures("looks_at_once")
+async def test_a_client_connects_again_when_its_files_have_changed(tmp_path: Path) -> None:
+    """So what it holds open does not end with the old CA, and it goes on with no server of that."""
     certificates = Certificates(tmp_path / "certificates").create()
     async with secured_nimbus(tmp_path / "nimbus", certificates) as running:
         tokens, access = running.local.nimbus.tokens, running.local.nimbus.access
@@ -533,11 +537,8 @@ async def test_a_client_connects_again_when_its_files_have_changed(
             await alice.call("getLeader")
 
 
-async def test_a_client_leaves_a_server_that_only_the_old_ca_stands_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("squall_thrift.client._LOOK_SECS", 0.0)
-    monkeypatch.setattr("squall_common.authentication.files._FOLLOW_SECS", 0.0)
+@pytest.mark.usefixtures("looks_at_once")
+async def test_a_client_leaves_a_server_that_only_the_old_ca_stands_for(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path / "certificates").create()
     async with secured_nimbus(tmp_path / "nimbus", certificates) as running:
         async with running.user("alice") as alice:
@@ -550,13 +551,12 @@ async def test_a_client_leaves_a_server_that_only_the_old_ca_stands_for(
                 await client.call("getLeader")
 
 
+@pytest.mark.usefixtures("looks_at_once")
 async def test_a_client_connects_again_with_a_token_that_has_replaced_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As that of a worker is replaced in a rotation. The server may hear of the end of the old CA
     before the client does: it then ends what the old token has proved, and no good client."""
-    monkeypatch.setattr("squall_thrift.client._LOOK_SECS", 0.0)
-    monkeypatch.setattr("squall_common.authentication.files._FOLLOW_SECS", 0.0)
     certificates = Certificates(tmp_path / "certificates").create()
     async with secured_nimbus(tmp_path / "nimbus", certificates) as running:
         tokens = running.local.nimbus.tokens

@@ -2,32 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-from types import ModuleType
-
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support import tree_model as model
+from tests.support.cores import both
 
-from squall_engine.core import pure
-
-try:
-    compiled: ModuleType | None = importlib.import_module("squall_engine.core.compiled")
-except ImportError:
-    compiled = None
-
-both = pytest.mark.parametrize(
-    "core",
-    [
-        pytest.param(pure, id="pure"),
-        pytest.param(
-            compiled,
-            id="compiled",
-            marks=pytest.mark.skipif(compiled is None, reason="the compiled core is not built"),
-        ),
-    ],
-)
 SEEDS = st.integers(0, 2**32)
 WORKERS = st.integers(1, 4)
 ACKERS = st.integers(1, 3)

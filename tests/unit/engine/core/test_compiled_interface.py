@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import inspect
 import re
 from collections.abc import Iterator
@@ -11,33 +10,17 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.support.cores import both
 
 from squall_common.component.metrics import instruments
 from squall_engine import core as chosen
 from squall_engine.core import pure
-
-try:
-    compiled: ModuleType | None = importlib.import_module("squall_engine.core.compiled")
-except ImportError:
-    compiled = None
 
 FOLDER = Path(chosen.__file__).parent
 STUB = ast.parse((FOLDER / "compiled.pyi").read_text())
 PARTS = "\n".join(path.read_text() for path in sorted(FOLDER.glob("cython/*.pxi")))
 # (name, kind, has a default)
 Parameters = list[tuple[str, str, bool]]
-
-both = pytest.mark.parametrize(
-    "core",
-    [
-        pytest.param(pure, id="pure"),
-        pytest.param(
-            compiled,
-            id="compiled",
-            marks=pytest.mark.skipif(compiled is None, reason="the compiled core is not built"),
-        ),
-    ],
-)
 
 
 def classes() -> dict[str, ast.ClassDef]:

@@ -1,7 +1,6 @@
 """What both cores promise alike; the engine's tests, run with SQUALL_CORE=pure and compiled, do the
 rest."""
 
-import importlib
 import random
 import sys
 import time
@@ -9,6 +8,7 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.cores import both, compiled
 
 from squall_common.component.groupings import NoStableHashError, stable_hash
 from squall_engine import core as chosen
@@ -17,20 +17,6 @@ from squall_engine.core.codec import CodecError, ValueCodec
 from squall_engine.core.stats import TaskCounts
 from squall_engine.core.values import Outcome, SettledTupleError
 
-try:
-    compiled = importlib.import_module("squall_engine.core.compiled")
-except ImportError:
-    compiled = None
-
-CORES = [
-    pytest.param(pure, id="pure"),
-    pytest.param(
-        compiled,
-        id="compiled",
-        marks=pytest.mark.skipif(compiled is None, reason="the compiled core is not built"),
-    ),
-]
-both = pytest.mark.parametrize("core", CORES)
 codec = ValueCodec()
 ROOT = 7 << 16
 SPOUT = 3

@@ -1,30 +1,12 @@
 """What waits for a bolt, and the slices of it that are executed, in both cores."""
 
-import importlib
 import random
 from types import SimpleNamespace
 
 import pytest
+from tests.support.cores import both
 
-from squall_engine.core import pure
 from squall_engine.observe.latencies import TimedCounts
-
-try:
-    compiled = importlib.import_module("squall_engine.core.compiled")
-except ImportError:
-    compiled = None
-
-both = pytest.mark.parametrize(
-    "core",
-    [
-        pytest.param(pure, id="pure"),
-        pytest.param(
-            compiled,
-            id="compiled",
-            marks=pytest.mark.skipif(compiled is None, reason="the compiled core is not built"),
-        ),
-    ],
-)
 
 
 def batch(core, numbers, *, stream="default", local=True):

@@ -248,20 +248,30 @@ def test_a_log_is_bounded_by_its_keys(core: ModuleType) -> None:
         assert dict(restored.items()) == dict.fromkeys(keys, 59)
 
 
+def put_alone(task: Task, key: Any, value: Any) -> None:
+    """A call that puts nothing else."""
+    task.hot.begin(key)
+    task.hot.put(key, value)
+    task.hot.end()
+
+
+def restored(changes: Any) -> dict[Any, Any]:
+    """What a task has that goes on from these changes alone."""
+    state = KeyedState(GROUPS, CODEC)
+    state.restore([[Stored(changes.encode(CODEC))]], range(GROUPS), bound=True)
+    return dict(state.items())
+
+
 @pytest.mark.parametrize("core", cores)
 def test_a_log_has_the_last_values_of_more_keys_than_it_finds_again(core: ModuleType) -> None:
     state, count = Task(core, batches=False), 100_000
     for turn in range(4):
         # The last turn is about a half of them, after the log has left out rows.
         for key in range(0, count, 1 if turn < 3 else 2):
-            state.hot.begin(key)
-            state.hot.put(key, turn)
-            state.hot.end()
+            put_alone(state, key, turn)
     changes = state.inner.snapshot(1)
     assert changes.entries <= 2 * count + 70_000
-    restored = KeyedState(GROUPS, CODEC)
-    restored.restore([[Stored(changes.encode(CODEC))]], range(GROUPS), bound=True)
-    assert dict(restored.items()) == {key: 2 if key % 2 else 3 for key in range(count)}
+    assert restored(changes) == {key: 2 if key % 2 else 3 for key in range(count)}
 
 
 @pytest.mark.parametrize("core", cores)
@@ -273,14 +283,9 @@ def test_a_log_that_grows_finds_the_last_row_of_a_key(core: ModuleType) -> None:
     task, expected = Task(core, batches=False), {}
     for value in range(3_000):
         key = chance.choice(keys)
-        task.hot.begin(key)
-        task.hot.put(key, value)
-        task.hot.end()
+        put_alone(task, key, value)
         expected[key] = value
-    changes = task.inner.snapshot(1)
-    restored = KeyedState(GROUPS, CODEC)
-    restored.restore([[Stored(changes.encode(CODEC))]], range(GROUPS), bound=True)
-    assert dict(restored.items()) == expected
+    assert restored(task.inner.snapshot(1)) == expected
 
 
 @pytest.mark.parametrize("core", cores)
@@ -289,14 +294,10 @@ def test_a_log_is_bounded_by_the_keys_in_it_also_in_a_large_state(core: ModuleTy
     task.inner._values.update(dict.fromkeys(range(1_000_000), 0))
     for turn in range(5):
         for key in range(count):
-            task.hot.begin(key)
-            task.hot.put(key, turn)
-            task.hot.end()
+            put_alone(task, key, turn)
     changes = task.inner.snapshot(1)
     assert changes.entries <= 2 * count + 70_000
-    restored = KeyedState(GROUPS, CODEC)
-    restored.restore([[Stored(changes.encode(CODEC))]], range(GROUPS), bound=True)
-    assert dict(restored.items()) == dict.fromkeys(range(count), 4)
+    assert restored(changes) == dict.fromkeys(range(count), 4)
 
 
 @pytest.mark.parametrize("core", cores[1:])  # the log of the reference is a dictionary

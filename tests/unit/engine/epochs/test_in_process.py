@@ -368,7 +368,7 @@ class ByHand(Bolt):
 
 
 def test_what_is_refused_leaves_the_folder_free(tmp_path: Path) -> None:
-    """Its constructor says how it acks, so nobody sees it before the engine has the folder."""
+    """Its constructor says how it acks, so it is seen only when the engine has the folder."""
     builder = TopologyBuilder()
     builder.spout("words", Words(ROWS))
     builder.bolt("bolt", ByHand()).shuffle("words")

@@ -48,7 +48,7 @@ SPLITS = 4
 WINDOWS = Path(__file__).parent / "fixtures" / "windows-1.json"
 
 NOTE = "note of the"  # a key of the owner "the"
-TIMES = (None, 1_700_000_000_000)  # of a put; without a TTL nobody asks for it
+TIMES = (None, 1_700_000_000_000)  # of a put; read only with a TTL
 
 written: list[tuple[Any, ...]] = []
 notes: set[Any] = set()
