@@ -115,6 +115,7 @@ class SlotRunner:
         self._wait_released = wait_released
         self._localizing: asyncio.Task[Any] | None = None
         self._launching: asyncio.Task[Any] | None = None
+        self._cleaning: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         self._topology_id: str | None = None  # that the slot's events are about
@@ -181,12 +182,14 @@ class SlotRunner:
 
     async def close(self) -> None:
         """Release the worker, which runs on. A launch that is under way is finished first, so that
-        the next supervisor finds its record."""
+        the next supervisor finds its record, and so is what follows an exit: only this supervisor
+        can collect its child."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
         if self._launching is not None:
             await asyncio.gather(self._launching, return_exceptions=True)
+        await asyncio.gather(*self._cleaning, return_exceptions=True)
         if self.process is not None:
             self.process.close()
             self.process = None
@@ -368,10 +371,12 @@ class SlotRunner:
         if assignment is not None:
             end = self._end_of(process, assignment.topology_id, status)
             self._note_exit(end)  # before the step below, which publishes it
-        self._node.tasks.start(
+        cleaning = self._node.tasks.start(
             f"clean-up of {process.worker_id}",
             self._clean_up(process, limits, end),
         )
+        self._cleaning.add(cleaning)
+        cleaning.add_done_callback(self._cleaning.discard)
         with self._crashing():
             self._feed(WorkerExited(process.worker_id, status))
 

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import stat
+import threading
 import time
 from collections.abc import AsyncIterator, Collection
 from pathlib import Path
@@ -18,6 +19,7 @@ from squall_common.cluster.stores.memory import MemoryStore
 from squall_common.cluster.values import UNHEALTHY_KEY, SupervisorInfo
 from squall_common.config.for_workers import worker_conf
 from squall_common.worker_files.launch_spec import LaunchSpec
+from squall_supervisor.launch.worker_process import WorkerProcess
 from squall_supervisor.node.kill import kill_workers
 from squall_supervisor.records import processes
 from squall_supervisor.slots.table import State
@@ -352,6 +354,36 @@ async def test_a_restarted_supervisor_adopts_its_workers(node: TestNode) -> None
     await wait_until("the adopted worker's exit is seen", lambda: len(node.launches) == 3)
     assert await node.wait_running(6700) not in pids
     assert node.runner(6700).incarnation > incarnations[0]  # type: ignore[operator]
+
+
+async def test_a_supervisor_ends_after_it_has_cleaned_up_after_its_workers(
+    node: TestNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given up, the process would not be collected, and its pidfd would stay open."""
+    supervisor = await node.start()
+    await node.assign(WORDS, {6700: 1})
+    pid = await node.wait_running()
+    begun, go_on = threading.Event(), threading.Event()
+    clean_up = WorkerProcess.clean_up
+
+    def held(process: WorkerProcess) -> None:
+        begun.set()
+        go_on.wait(60)
+        clean_up(process)
+
+    monkeypatch.setattr(WorkerProcess, "clean_up", held)
+    node.behave(silent=True)
+    os.kill(pid, signal.SIGKILL)
+    await wait_until("its exit was seen", begun.is_set)
+    stopping = asyncio.create_task(node.stop())
+    done, _ = await asyncio.wait({stopping}, timeout=0.5)
+    go_on.set()
+    await stopping
+    assert not done
+    state = processes.read_stat(pid)
+    assert state is None, "it is a zombie"
+    left = [path.name for path in supervisor.settings.workers_dir.iterdir()]
+    assert len(left) <= 1, "of the next worker, if it was launched"
 
 
 async def test_an_adopted_worker_that_hangs_is_replaced(node: TestNode) -> None:
