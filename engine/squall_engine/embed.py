@@ -141,7 +141,8 @@ class EmbeddedEngine(Engine):
         empty, and the trees of its spouts are settled. With `also`, until that is true as well; it
         may raise to end the wait. With `calm_secs`, until both have been true for that long, and
         the value of `activity` (by default how many tuples were emitted) has not changed meanwhile.
-        Limit the wait with `asyncio.timeout`. Raises EngineEndedError."""
+        While a checkpoint keeps spouts silent, nothing follows from their silence: that time does
+        not count. Limit the wait with `asyncio.timeout`. Raises EngineEndedError."""
         calm = _Calm(calm_secs, self.emitted_tuples if activity is None else activity)
 
         def drained() -> bool:
@@ -149,7 +150,12 @@ class EmbeddedEngine(Engine):
             if not done or (calm_secs and self._has_replays()):
                 calm.disturb()
                 return False
-            return not calm_secs or self.has_ended or calm.lasts(self.now())
+            if not calm_secs or self.has_ended:
+                return True
+            if self.epochs is not None and self.epochs.under_way:
+                calm.pause()
+                return False
+            return calm.lasts(self.now())
 
         await self.run_until(drained, look_secs=look_secs)
 
@@ -491,23 +497,30 @@ def _update_credentials(
 
 
 class _Calm:
-    """Since when nothing has changed."""
+    """How long nothing has changed, without the time in which nothing could."""
 
     def __init__(self, secs: float, activity: Callable[[], object]) -> None:
         self._secs = secs
         self._activity = activity
-        self._since: float | None = None
         self._last: object = None
+        self._lasted = 0.0
+        self._looked: float | None = None  # None: what was until the next look does not count
 
     def disturb(self) -> None:
-        self._since = None
+        self._lasted, self._looked = 0.0, None
+
+    def pause(self) -> None:
+        self._looked = None
 
     def lasts(self, now: float) -> bool:
         """Whether it has lasted for long enough."""
         activity = self._activity()
-        if self._since is None or activity != self._last:
-            self._since, self._last = now, activity
-        return now - self._since >= self._secs
+        if activity != self._last:
+            self._last, self._lasted = activity, 0.0
+        elif self._looked is not None:
+            self._lasted += now - self._looked
+        self._looked = now
+        return self._lasted >= self._secs
 
 
 def value_codec(topology: Topology, conf: Mapping[str, Any], *, allow_pickle: bool) -> ValueCodec:

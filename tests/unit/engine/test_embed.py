@@ -3,6 +3,7 @@
 import asyncio
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -213,6 +214,23 @@ async def test_with_calm_secs_an_engine_has_drained_only_when_it_has_been_quiet_
             await engine.run_until_drained(calm_secs=0.5)
         assert len(spout.acked) == 5
         assert engine.emitted_tuples() == 5
+    finally:
+        await engine.stop(0)
+
+
+async def test_the_silence_of_a_checkpoint_does_not_count_as_quiet(monkeypatch):
+    """Spouts that a checkpoint holds back may have more to emit, however long it takes."""
+    engine = await running(engine_of(Numbers(3), Collects()))
+    try:
+        checkpoint = SimpleNamespace(under_way=True, turn=lambda: False)
+        with monkeypatch.context() as patch:
+            patch.setattr(engine, "epochs", checkpoint)
+            waiting = asyncio.create_task(engine.run_until_drained(calm_secs=0.05))
+            done, _ = await asyncio.wait({waiting}, timeout=0.5)
+            assert not done
+            checkpoint.under_way = False
+            async with asyncio.timeout(30):
+                await waiting
     finally:
         await engine.stop(0)
 

@@ -293,6 +293,8 @@ WINDOWS = {
     "of a number": tumbling(count=10, key="key", event_time=AT),
     "session": session(gap_secs=0.5, key="key", event_time=AT),
 }
+# How many of each all rows fire: 12 s of them, 400 of each key. (What fires them is in none.)
+TOTALS = {"tumbling": 36, "sliding": 39, "of a number": 120, "session": 3, "totals": 39}
 
 
 @pytest.mark.parametrize(
@@ -326,9 +328,9 @@ def test_windows_go_on_where_they_were(
     whole = tmp_path / "whole"
     with LocalCluster() as cluster:
         cluster.submit_topology("events", conf(whole), build(rows(COUNT)))
-        cluster.wait_until(partial(enough, 3), 60.0)
-        cluster.wait_drained("events")
+        cluster.wait_until(partial(enough, TOTALS[kind]), 60.0)
     found = Counter(written.pop("windows"))
+    assert found.total() == TOTALS[kind]
     applied.clear()
     run(tmp_path / "parts", build, partial(enough, found.total()))
     assert Counter(written["windows"]) == found
@@ -395,9 +397,9 @@ def test_windows_move_with_their_keys_to_other_tasks(tmp_path: Path, kind: str) 
 
     with LocalCluster() as cluster:
         cluster.submit_topology("events", conf(tmp_path / "whole"), build(rows(COUNT), 1))
-        cluster.wait_until(partial(enough, 3), 60.0)
-        cluster.wait_drained("events")
+        cluster.wait_until(partial(enough, TOTALS[kind]), 60.0)
     found = Counter(written.pop("windows"))
+    assert found.total() == TOTALS[kind]
     applied.clear()
 
     def rescaled(given: list[list[Any]]) -> Any:
