@@ -16,6 +16,8 @@ from squall_cli.cluster.zookeeper import DevZooKeeper
 
 # Short, so that sessions can be had from 0.4 s to 4 s and their end be waited for.
 TICK_MS = 200
+# A Java program takes most of a minute to start where many others run.
+START_SECS = 120.0
 
 _roots = itertools.count(1)
 
@@ -24,7 +26,7 @@ _roots = itertools.count(1)
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevZooKeeper]:
     """A server that all tests share: nobody stops it, and each takes a `fresh_root`."""
     server = DevZooKeeper(tmp_path_factory.mktemp("zookeeper"), tick_ms=TICK_MS)
-    _run(server.start())
+    _run(server.start(START_SECS))
     yield server
     _run(server.stop())
 
@@ -33,7 +35,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevZooKeeper
 def own_zookeeper(tmp_path: Path) -> Iterator[DevZooKeeper]:
     """A server of one test's own, to be killed, paused and started again."""
     server = DevZooKeeper(tmp_path / "zookeeper", tick_ms=TICK_MS)
-    _run(server.start())
+    _run(server.start(START_SECS))
     yield server
     _run(server.stop())
 
