@@ -88,6 +88,7 @@ class Stat:
     mzxid: int  # transaction that last wrote it: ordered over the whole tree
     ephemeral_owner: int  # session id, 0 for a persistent node
     children: int
+    acl_version: int = 0  # counts the lists that replaced the first one
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,8 +277,9 @@ class Store(Protocol):
         latter, ids of digests are masked."""
         ...
 
-    async def set_access_list(self, path: str, acl: AccessList) -> None:
-        """Replace it, which takes the right to administer the node."""
+    async def set_access_list(self, path: str, acl: AccessList, version: int = -1) -> None:
+        """Replace it, which takes the right to administer the node. `version` is that of the
+        present list (`Stat.acl_version`), -1 matches any; another one raises BadVersionError."""
         ...
 
     def put_nowait(self, path: str, value: bytes) -> None:

@@ -3,8 +3,13 @@
 The leading Nimbus closes an open cluster once all supervisors show a digest, and the nodes of a
 topology once all its workers do; it goes through all nodes when its term begins, soon after, and
 every ten minutes, since others may have made nodes before they saw that the cluster is closed. A
-walk that is cut short is done again by the next leader: the list of a node depends on its path
-alone.
+walk that is cut short is done again by the next leader: the list of a node depends on its path, and
+on which topologies there are.
+
+ZooKeeper takes no list in a transaction, but compares the version of the list that is replaced. So
+a leader reads that version, confirms its term, and writes; and the first walk of a term raises the
+versions, also of lists that are right, wherever leaders could differ (decision 0169). One that was
+paused before its write, while another won, finds another version when it goes on.
 
 The record of a topology's checkpoints has the topology's name, and outlives it. Workers may not
 make it: it is made here, without content, for the topology of that name that lives now.
@@ -24,6 +29,8 @@ from squall_common.cluster.leader import Fence
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import (
     AccessDeniedError,
+    BadVersionError,
+    Create,
     NodeExistsError,
     NoNodeError,
     Store,
@@ -79,6 +86,7 @@ class ZooKeeperLists:
         self._submitting = submitting
         self._clock = clock
         self._term: Fence | None = None
+        self._fenced = False  # whether this term has raised the versions of all lists
         self._known: set[str] = set()  # topologies of which the next two are known
         self._opened: set[str] = set()
         self._records: dict[str, str] = {}  # path -> topology
@@ -105,7 +113,7 @@ class ZooKeeperLists:
         StoreError."""
         if term is not self._term:
             self._known.clear()
-            self._term, self._walk_at = term, 0.0
+            self._term, self._fenced, self._walk_at = term, False, 0.0
         supervisors = await self._state.supervisors()
         closing = not self._store.makes_lists
         if closing and (missing := await self._awaited(supervisors)):
@@ -211,22 +219,25 @@ class ZooKeeperLists:
     async def _hand_over(self, path: str, term: Fence) -> None:
         """Give a record of checkpoints to its topology; make it first if there is none."""
         if self._lists.of(path) != OPEN:
-            await term.transaction([])
             try:
-                await self._store.create(path, paths.NO_RECORD)
+                await term.transaction([Create(path, paths.NO_RECORD)])
                 return
             except NodeExistsError:
                 pass
         await self._set(path, term)
 
     async def _set(self, path: str, term: Fence) -> None:
-        """Write a node's list as the leader. ZooKeeper takes no lists in a transaction, so that the
-        term is confirmed just before."""
-        await term.transaction([])
-        try:
-            await self._store.set_access_list(path, self._lists.of(path))
-        except NoNodeError:
-            pass
+        """Write a node's list, right or wrong, as the leader. Raises NotLeaderError."""
+        while (stat := await self._store.exists(path)) is not None:
+            # Only now: whoever wins after this raises the version that was read.
+            await term.transaction([])
+            try:
+                await self._store.set_access_list(path, self._lists.of(path), stat.acl_version)
+                return
+            except BadVersionError:
+                pass  # by another leader, or by ours whose answer was lost
+            except NoNodeError:
+                return
 
     async def _walk_or_again(self, term: Fence) -> None:
         try:
@@ -258,6 +269,7 @@ class ZooKeeperLists:
                 level += [f"{above}/{name}" for name in one[1]]
             if "/zookeeper" in level:  # the server's own, where the root is "/"
                 level.remove("/zookeeper")
+        self._fenced = not self._unlearned
         if changed:
             log.info("access_lists_set", nodes=changed)
 
@@ -266,6 +278,6 @@ class ZooKeeperLists:
             return False, []  # perhaps of a topology that runs
         wanted = self._lists.of(path)
         wrong = await self._store.access_list(path) != wanted
-        if wrong:
+        if wrong or (not self._fenced and self._lists.needs_topologies(path)):
             await self._set(path, term)
         return wrong, await self._store.children(path)

@@ -88,6 +88,23 @@ async def test_a_right_is_asked_for_before_a_version_and_a_transaction_is_undone
     assert await daemon.exists(beat) is None
 
 
+async def test_a_list_is_replaced_where_its_version_is_the_expected_one(servers: Ensemble) -> None:
+    daemon = await closed(servers)
+    path = paths.storm(A)
+    before = await daemon.exists(path)
+    assert before is not None
+    assert before.acl_version == 0
+    await daemon.set_access_list(path, OPEN, before.acl_version)
+    await daemon.set(path, b"2")
+    with pytest.raises(BadVersionError):
+        await daemon.set_access_list(path, DIGESTS.for_daemon().lists.of(path), 0)
+    assert await daemon.access_list(path) == OPEN
+    await daemon.set_access_list(path, OPEN)
+    after = await daemon.exists(path)
+    assert after is not None
+    assert (after.acl_version, after.version) == (2, 1)
+
+
 async def test_a_worker_reads_and_writes_its_own_topology_alone(servers: Ensemble) -> None:
     daemon = await closed(servers)
     worker = await servers.open(access=of_worker(A), is_worker=True)

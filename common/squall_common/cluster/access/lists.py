@@ -105,6 +105,17 @@ class AccessLists:
         self.opened: Collection[str] = frozenset()
         self.records: Mapping[str, str] = {}
 
+    def needs_topologies(self, path: str) -> bool:
+        """Whether the list of a node depends on `opened` or `records`, and not on its path alone.
+
+        >>> from squall_common.cluster.access.lists import AccessLists
+        >>> lists = AccessLists((), lambda topology_id: ())
+        >>> lists.needs_topologies("/storms/words-1-17"), lists.needs_topologies("/supervisors/one")
+        (True, False)
+        """
+        below = paths.below(paths.CHECKPOINTS, path) is not None
+        return below or path == paths.CHECKPOINTS or rights_of_workers(path) is not None
+
     def of(self, path: str) -> AccessList:
         """The list of the node at a path below the cluster's root."""
         if path == paths.CHECKPOINTS and self.opened:

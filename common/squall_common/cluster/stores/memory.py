@@ -376,9 +376,10 @@ class MemoryStore:
         await self._answer()
         return found
 
-    async def set_access_list(self, path: str, acl: AccessList) -> None:
+    async def set_access_list(self, path: str, acl: AccessList, version: int = -1) -> None:
         check_path(path)
-        await self._write(lambda: self._ensemble.tree.set_access_list(path, acl, self._client()))
+        tree = self._ensemble.tree
+        await self._write(lambda: tree.set_access_list(path, acl, version, self._client()))
 
     def _client(self) -> Client:
         access = self._access
@@ -407,7 +408,7 @@ class MemoryStore:
             client = self._client()
             tree.get("/", client)
             if tree.zxid == 0:
-                tree.set_access_list("/", access.lists.of("/"), client)
+                tree.set_access_list("/", access.lists.of("/"), client=client)
             self._makes_lists = not is_open(tree.access_list("/", client))
 
     # Watches

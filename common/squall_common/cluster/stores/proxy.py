@@ -113,8 +113,8 @@ class StoreProxy:
     async def access_list(self, path: str) -> AccessList:
         return await self.inner.access_list(path)
 
-    async def set_access_list(self, path: str, acl: AccessList) -> None:
-        await self.inner.set_access_list(path, acl)
+    async def set_access_list(self, path: str, acl: AccessList, version: int = -1) -> None:
+        await self.inner.set_access_list(path, acl, version)
 
     def put_nowait(self, path: str, value: bytes) -> None:
         self.inner.put_nowait(path, value)

@@ -66,12 +66,20 @@ class _Node:
     czxid: int
     mzxid: int
     acl: AccessList = OPEN
+    acl_version: int = 0
     version: int = 0
     created_below: int = 0  # nodes ever created under this one
     children: set[str] = field(default_factory=set)
 
     def stat(self) -> Stat:
-        return Stat(self.version, self.czxid, self.mzxid, self.owner, len(self.children))
+        return Stat(
+            self.version,
+            self.czxid,
+            self.mzxid,
+            self.owner,
+            len(self.children),
+            self.acl_version,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +135,18 @@ class Tree:
             return node.acl
         return frozenset(Entry(_masked(entry.who), entry.rights) for entry in node.acl)
 
-    def set_access_list(self, path: str, acl: AccessList, client: Client = NOBODY) -> None:
-        """Raises NoNodeError and AccessDeniedError."""
+    def set_access_list(
+        self, path: str, acl: AccessList, version: int = -1, client: Client = NOBODY
+    ) -> None:
+        """Raises NoNodeError, AccessDeniedError and BadVersionError, in this order."""
         node = self._node(path)
         _require(path, node, client, ADMIN)
+        if version not in (-1, node.acl_version):
+            raise BadVersionError(
+                f"the access list of {path} has version {node.acl_version}, not {version}"
+            )
         node.acl = acl
+        node.acl_version += 1
 
     def owned_by(self, session: int) -> list[str]:
         """Paths of the ephemeral nodes of a session, sorted."""
@@ -232,6 +247,7 @@ class Tree:
             old.czxid,
             old.mzxid,
             old.acl,
+            old.acl_version,
             old.version,
             old.created_below,
             set(old.children),

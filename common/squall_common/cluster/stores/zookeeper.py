@@ -370,9 +370,9 @@ class ZooKeeperStore:
         found, _ = await self._request("get_acls_async", path)
         return frozenset(Entry(Identity(one.id.scheme, one.id.id), one.perms) for one in found)
 
-    async def set_access_list(self, path: str, acl: AccessList) -> None:
+    async def set_access_list(self, path: str, acl: AccessList, version: int = -1) -> None:
         check_path(path)
-        await self._request("set_acls_async", path, _kazoo_acl(acl))
+        await self._request("set_acls_async", path, _kazoo_acl(acl), version)
 
     def _acl(self, path: str) -> list[ACL] | None:
         """The list of a node that is made now, for kazoo; None: ZooKeeper's own, open to all."""
@@ -769,6 +769,7 @@ def _stat(stat: Any) -> Stat:
         mzxid=stat.mzxid,
         ephemeral_owner=stat.ephemeralOwner,
         children=stat.numChildren,
+        acl_version=stat.aversion,
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from typing import Any
 
 import pytest
@@ -28,12 +29,22 @@ RECORD = paths.checkpoints("words", "s3://bucket/x")
 
 
 class Term:
-    def __init__(self) -> None:
+    """A term of a leader, which is paused for `then` after its next transaction."""
+
+    def __init__(self, store: Store) -> None:
         self.over = False
+        self.then: Callable[[], Awaitable[None]] | None = None
+        self._store = store
 
     async def transaction(self, ops: Sequence[Op]) -> None:
         if self.over:
             raise NotLeaderError("the term is over")
+        if ops:
+            await self._store.transaction(ops)
+        if self.then is not None:
+            self.over, then = True, self.then
+            self.then = None
+            await then()
 
 
 class Nimbus:
@@ -47,7 +58,7 @@ class Nimbus:
         self.state = ClusterState(self.store)
         self.confs: dict[str, dict[str, Any]] = {}
         self.submitting: set[str] = set()
-        self.term = Term()
+        self.term = Term(self.store)
         self.lists = ZooKeeperLists(
             self.store,
             access,
@@ -257,7 +268,7 @@ async def test_a_topology_with_old_workers_stays_open_until_they_are_gone(
     with pytest.raises(AccessDeniedError):
         await stranger.supervisors()
     # Another leader finds it as it is.
-    nimbus.term = Term()
+    nimbus.term = Term(nimbus.store)
     await nimbus.settle()
     assert await nimbus.store.access_list(paths.storm(A)) == OPEN
     await supervisor(nimbus.state, "one", [])
@@ -327,6 +338,68 @@ async def test_a_leader_whose_term_is_over_writes_no_lists(
     with pytest.raises(NotLeaderError):
         await stale.settle()
     assert await stale.store.access_list(RECORD) == moved.of(RECORD)
+
+
+@pytest.mark.parametrize("had_record", [True, False])
+async def test_a_leader_that_is_paused_before_it_writes_a_list_leaves_no_wrong_one(
+    had_record: bool, ensemble: MemoryEnsemble
+) -> None:
+    """It gives the record to a topology that is never created, since another wins meanwhile."""
+    digests = Digests((new_payload(),))
+    stale, new = await begin(ensemble, digests), await begin(ensemble, digests)
+    await supervisor(stale.state, "one", [])
+    if had_record:
+        await stale.submit(A, CHECKPOINTS, "one")
+        await stale.settle()
+        await stale.state.remove_topology(A)
+    await stale.settle()
+    stale.term.then = new.settle
+    with contextlib.suppress(NotLeaderError):
+        await stale.lists.prepare("words-2-18", CHECKPOINTS, stale.term)
+    assert stale.term.over
+    assert await new.store.access_list(RECORD) == new.wanted(paths.CHECKPOINTS)
+
+
+async def test_a_leader_that_is_paused_closes_no_topology_that_another_leaves_open(
+    ensemble: MemoryEnsemble, stranger: ClusterState
+) -> None:
+    await create(stranger, A, "one")
+    await supervisor(stranger, "one", [A])
+    digests = Digests((new_payload(),))
+    stale, new = await begin(ensemble, digests), await begin(ensemble, digests)
+    stale.confs[A] = new.confs[A] = {}
+    await stale.settle()
+
+    async def another_leads() -> None:
+        await supervisor(new.state, "one", [A])  # a worker of an earlier version came back
+        await new.settle()
+
+    await supervisor(new.state, "one", [])
+    stale.term.then = another_leads
+    with pytest.raises(NotLeaderError):
+        await stale.settle()
+    for path in (paths.CHECKPOINTS, paths.storm(A), paths.workerbeats(A)):
+        assert await new.store.access_list(path) == OPEN
+
+
+async def test_a_list_that_was_replaced_meanwhile_is_written_all_the_same(
+    ensemble: MemoryEnsemble,
+) -> None:
+    """As after an answer that was lost."""
+    nimbus = await begin(ensemble)
+    nimbus.confs[A] = {}
+    await create(nimbus.state, A, "one")
+    await nimbus.settle()
+
+    async def replaced() -> None:
+        nimbus.term.over = False
+        await nimbus.store.set_access_list(paths.storm(A), OPEN)
+
+    await nimbus.store.set_access_list(paths.storm(A), OPEN)
+    nimbus.term.then = replaced
+    nimbus.clock.advance(WALK_SECS)
+    await nimbus.settle()
+    await assert_closed(nimbus)
 
 
 async def test_a_topology_of_a_closed_cluster_is_closed_from_the_start(
