@@ -88,7 +88,7 @@ async def test_the_logs_of_a_real_worker_are_searched_and_its_dumps_are_listed(
         await page.click("Stacks")
         await page.wait("document.querySelector('#status').innerText.includes('was requested')")
         dumps = cluster.data_dir / "logs"
-        wait_for("stacks", lambda: found(dumps, "stacks-*.txt") or None, 60)
+        wait_for("stacks", lambda: found(dumps, "stacks-*.txt"), 60)
         await page.open(f"{base}/topology/{topology_id}/logs")
         await page.wait("document.body.innerText.includes('stacks-')", 60)
         await page.run(

@@ -247,7 +247,7 @@ def kill_a_supervisor(cluster: ComposeCluster, ledger: Ledger) -> None:
     killed = cluster.processes(victim, "squall_supervisor", "kill")
     fresh = wait_for(
         "the supervisor to be back",
-        lambda: cluster.processes(victim, "squall_supervisor") - killed or None,
+        lambda: cluster.processes(victim, "squall_supervisor") - killed,
         120,
         poll_secs=0.5,
     )

@@ -177,7 +177,7 @@ def test_the_ca_turns_under_load_and_nothing_is_lost_or_refused(cluster: DevClus
     with Ledger(text(100_000)) as ledger:
         ledger.pace(LINES_A_SEC)
         submit(cluster, ledger, "mine")
-        wait_for("lines", lambda: ledger.acks > 50 or None, 60.0)
+        wait_for("lines", lambda: ledger.acks > 50, 60.0)
         workers = cluster.worker_pids(1)
         with Callers(port, credentials) as callers:
             for number in range(2, 2 + ROUNDS):
@@ -191,7 +191,7 @@ def test_the_ca_turns_under_load_and_nothing_is_lost_or_refused(cluster: DevClus
                 )
                 wait_for("all to stand on the new CA", lambda: is_ready(cluster, place), 60.0)
                 cluster.storm(*login)
-                wait_for("files of daemons", lambda: not stale_texts(cluster, ca) or None, 90.0)
+                wait_for("files of daemons", lambda: not stale_texts(cluster, ca), 90.0)
                 callers.wait_more()
                 cluster.storm(*rotate, "end", *place)
                 trusted = Authorities.read(ca.read_bytes()).certificates

@@ -85,7 +85,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
 
         wait_for("its error is reported", reported, timeout_secs=60)
         # No launch waits for it.
-        wait_for("the worker has its token", lambda: identities(cluster) or None, 120)
+        wait_for("the worker has its token", lambda: identities(cluster), 120)
         yield cluster
 
 

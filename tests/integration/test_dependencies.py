@@ -114,7 +114,7 @@ def test_two_versions_of_a_project_run_on_one_node(
         done = cluster.storm("jar", "--wheels", wheels, package, "job", name, note)
         assert "uploading wheel 1 of 1: onelib" in done.stderr
         said[version] = wait_for(
-            f"{name} to run", lambda note=note: (note.exists() and note.read_text()) or None, 60
+            f"{name} to run", lambda note=note: note.exists() and note.read_text(), 60
         )
     assert said == {"1.0": "1.0 1.0 1.0", "2.0": "2.0 2.0 2.0"}
     wait_for("two environments", lambda: len(environments(cluster)) == 2)
@@ -176,7 +176,7 @@ def test_a_supervisor_killed_during_a_build_leaves_nothing_half_done(
         cluster.storm("jar", "--wheels", wheels, package, "job", name, note)
         time.sleep(pause)  # which moment it hits is not essential
         os.kill(supervisor_pid(cluster), signal.SIGKILL)
-        wait_for("it to run", lambda note=note: (note.exists() and note.read_text()) or None, 90)
+        wait_for("it to run", lambda note=note: note.exists() and note.read_text(), 90)
         wait_for("one environment", lambda: len(environments(cluster)) == 1)
         cluster.storm("kill", name, "-w", "0")
         wait_for("it to go", lambda: not environments(cluster), 60)

@@ -98,7 +98,7 @@ def test_workers_report_over_thrift_and_write_nothing(
     for _ in range(5):
         assert reports_pass(cluster)
         assert nodes(zookeeper, topology) == {}
-    wait_for("Nimbus' own node", lambda: zookeeper.get(f"{ROOT}/{topology}")[0] or None)
+    wait_for("Nimbus' own node", lambda: zookeeper.get(f"{ROOT}/{topology}")[0])
     listed = json.loads(
         cluster.storm("heartbeats", "list", f"/workerbeats/{topology}", "--json").stdout
     )

@@ -119,7 +119,7 @@ def _wait_for_both(site: Site) -> None:
 
 
 def test_a_bolt_logs_in_and_authlib_verifies_who_it_is(site: Site) -> None:
-    shown = wait_for("a bolt to log in", lambda: tokens(site, AUDIENCE) or None, 120)
+    shown = wait_for("a bolt to log in", lambda: tokens(site, AUDIENCE), 120)
     claims = site.verified(shown[0], AUDIENCE)
     state = json.loads(site.cluster.storm("list", "--json").stdout)
     [mine] = [one for one in state if one["name"] == "mine"]
@@ -127,7 +127,7 @@ def test_a_bolt_logs_in_and_authlib_verifies_who_it_is(site: Site) -> None:
     assert claims["sub"] == f"{cluster}/{mine['owner']}/mine"
     assert (claims["iss"], claims["aud"]) == (site.issuer, AUDIENCE)
     assert claims["topology_id"] == mine["id"]
-    refused = wait_for("what is not declared", lambda: site.party.got("refused") or None)
+    refused = wait_for("what is not declared", lambda: site.party.got("refused"))
     assert "https://undeclared.example.org" in refused[0]["refused"]
     with pytest.raises(JoseError):  # for another party
         site.verified(shown[0], OTHER)
@@ -189,7 +189,7 @@ async def _ask(site: Site, identity: str, ids: dict[str, str]) -> dict[str, str]
 
 def test_a_token_is_nowhere_but_in_its_worker(site: Site) -> None:
     """Not on a disk, in a log, in ZooKeeper, nor in an environment or a command line."""
-    shown = wait_for("a bolt to log in", lambda: tokens(site, AUDIENCE) or None, 120)
+    shown = wait_for("a bolt to log in", lambda: tokens(site, AUDIENCE), 120)
     signature = shown[-1].rpartition(".")[2].encode()
     assert files_with(site.cluster, signature) == []
     assert not [value for value in znode_values(site.cluster) if signature in value]

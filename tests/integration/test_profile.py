@@ -188,7 +188,7 @@ def test_a_worker_is_sampled_with_native_frames(cluster: DevCluster, native: str
     )
     cluster.call("setWorkerProfiler", summary.id, request)
     logs = cluster.data_dir / "logs"
-    text = wait_for("the samples", lambda: "".join(texts(logs, f"native-{stamp}.txt")) or None, 60)
+    text = wait_for("the samples", lambda: "".join(texts(logs, f"native-{stamp}.txt")), 60)
     lines = text.splitlines()
     assert all(line.rpartition(" ")[2].isdigit() for line in lines)
     assert any("grind_numbers (busy.py" in line for line in lines)
@@ -247,7 +247,7 @@ def test_a_restart_replaces_the_process(cluster: DevCluster, tmp_path: Path) -> 
     result = cluster.storm("profile", "busy", "--restart", "-o", tmp_path, "--json")
     (row,) = json.loads(result.stdout)
     assert row["error"] is None
-    wait_for("another process", lambda: cluster.worker_pids() not in (set(), {before}) or None, 60)
+    wait_for("another process", lambda: cluster.worker_pids() not in (set(), {before}), 60)
     wait_dead(before)
     wait_running(cluster)
     # Nothing else was done to it, and nothing is left to do.
@@ -293,16 +293,16 @@ def test_a_profile_can_be_ended_early_through_nimbus(cluster: DevCluster, tmp_pa
         )
 
     ask("JPROFILE_START", stamp)
-    wait_for("py-spy to run", lambda: py_spies(cluster) or None, 60)
+    wait_for("py-spy to run", lambda: py_spies(cluster), 60)
     assert pending("JPROFILE_START") == 1
     wait_for("samples", lambda: cpu_secs(cluster) > 0.2, 60)
     ask("JPROFILE_DUMP", stamp + 1)
-    wait_for("what there is so far", lambda: files(f"flamegraph-{stamp + 1}.svg") or None, 60)
+    wait_for("what there is so far", lambda: files(f"flamegraph-{stamp + 1}.svg"), 60)
     assert not files(f"flamegraph-{stamp}.svg")
-    wait_for("py-spy to go on", lambda: py_spies(cluster) or None, 60)
+    wait_for("py-spy to go on", lambda: py_spies(cluster), 60)
     wait_for("samples", lambda: cpu_secs(cluster) > 0.2, 60)
     ask("JPROFILE_STOP", stamp - 100_000)
-    wait_for("the rest", lambda: files(f"flamegraph-{stamp}.svg") or None, 60)
+    wait_for("the rest", lambda: files(f"flamegraph-{stamp}.svg"), 60)
     wait_for("no request left", lambda: not pending("JPROFILE_START"), 60)
     wait_empty("samplers", lambda: py_spies(cluster))
 

@@ -43,9 +43,7 @@ def test_a_worker_that_wakes_up_after_its_work_was_moved_executes_nothing_more(
         for pid in asleep:
             os.kill(pid, signal.SIGSTOP)
         try:
-            (successor,) = wait_for(
-                "a successor", lambda: cluster.worker_pids() - {sleeper} or None, 60
-            )
+            (successor,) = wait_for("a successor", lambda: cluster.worker_pids() - {sleeper}, 60)
             wait_for("the successor works", lambda: done(successor) > 100, 60)
             before = done(sleeper)
         finally:

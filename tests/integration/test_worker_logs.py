@@ -87,7 +87,7 @@ def test_prints_and_levels_of_a_topology_that_runs(tmp_path: Path) -> None:
         with pytest.raises(ThriftApplicationError, match="'LOUD' is not a log level"):
             cluster.call("setLogConfig", "logged", _config(mine=level("LOUD", 5)))
         cluster.call("setLogConfig", "logged", _config(mine=level("DEBUG", 4)))
-        (first, *_) = wait_for("lines below INFO", lambda: lines("mine") or None)
+        (first, *_) = wait_for("lines below INFO", lambda: lines("mine"))
         assert (first["component"], first["level"]) == ("loud", "DEBUG")
         assert first["message"].startswith("at length\x1b[2J ")
         (file,) = found(tmp_path / "cluster", "worker.log")
@@ -96,7 +96,7 @@ def test_prints_and_levels_of_a_topology_that_runs(tmp_path: Path) -> None:
         own = "squall_worker.report.log_levels"
         wait_for(
             "the level of before",
-            lambda: [one for one in lines(own) if one["message"] == "log_level_reset"] or None,
+            lambda: [one for one in lines(own) if one["message"] == "log_level_reset"],
         )
         before = lines("mine")[-1]["message"]
         later = len(lines("stdout"))

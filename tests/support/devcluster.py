@@ -40,12 +40,11 @@ def wait_for(
     timeout_secs: float = 60.0,
     poll_secs: float = _POLL_SECS,
 ) -> _T:
-    """The first result of `probe` that is neither None nor False; AssertionError after the
-    timeout, with the last one."""
+    """The first result of `probe` that is true, so neither empty nor zero; AssertionError after
+    the timeout, with the last one. `wait_empty` waits for the opposite."""
     deadline = time.monotonic() + timeout_secs
     while True:
-        result = probe()
-        if result is not None and result is not False:
+        if result := probe():
             return result
         if time.monotonic() >= deadline:
             raise AssertionError(f"waited {timeout_secs:.0f} s for {what}; last: {result!r}")
