@@ -19,6 +19,7 @@ from typing import Any
 
 import uvloop
 
+from bench.ids import new_topology_id
 from squall import Bolt, Columns, Spout, TopologyBuilder, TopologyContext
 
 VALUE = b"x" * 100
@@ -83,7 +84,7 @@ async def measured(spout: Spout, bolt: Bolt, total: int) -> dict[str, Any]:
     )
     settings = EngineSettings(
         prepared=prepared,
-        topology_id="bench-1-1",
+        topology_id=new_topology_id(),
         slot=WorkerSlot("bench", 1),
         executors=prepared.executors,
         seed=1,

@@ -31,6 +31,7 @@ from typing import Any
 import psutil
 import uvloop
 
+from bench.ids import new_topology_id
 from squall import Bolt
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.topology.model import WorkerSlot
@@ -101,7 +102,7 @@ async def work(conf: Mapping[str, Any]) -> None:
     errors: list[str] = []
     settings = EngineSettings(
         prepared=prepared,
-        topology_id="bench-1-1",
+        topology_id=new_topology_id(),
         slot=WorkerSlot("bench", 1),
         executors=prepared.executors,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import json
 import os
 import statistics
@@ -16,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from bench import variants
+from bench.ids import new_topology_id
 from bench.stubs import cuts_of
 from bench.topologies import WORDS_A_LINE, column_loop, make_lines, plain_loop
 
 ROOT = Path(__file__).resolve().parent.parent
 # A run that hangs is an error, not a wait. On a quiet machine the longest takes ten seconds.
 _LIFE_SECS = 120.0
-_NUMBERS = itertools.count(1)  # of the runs of this process
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +90,7 @@ def run(case: Case, life_secs: float = _LIFE_SECS) -> Result:
     environment = {**os.environ, "SQUALL_CORE": case.core}
     cuts = cuts_of(case.stubs) if case.core == "compiled" else []
     core_path = str(variants.build(cuts)) if cuts else None
-    # No other run on this machine has it: by its name a worker would find the workers of another
-    # benchmark, be refused their rings, and be measured over TCP.
-    topology_id = f"bench-{os.getpid()}-{next(_NUMBERS)}"
+    topology_id = new_topology_id()
     children: list[subprocess.Popen[str]] = []
     try:
         for index in range(case.workers):

@@ -79,7 +79,7 @@ def has_figures(user: Any) -> bool:
     return hasattr(user, "figures")
 
 
-def history_of(conf: Mapping[str, Any]) -> Any:
+def history_of(topology_id: str, conf: Mapping[str, Any]) -> Any:
     """The worker's history, with `topology.history.enable`, in a folder that nothing reads."""
     from squall_common.daemon.clock import SystemClock
     from squall_common.worker_files.launch_spec import LaunchSpec
@@ -87,7 +87,7 @@ def history_of(conf: Mapping[str, Any]) -> Any:
 
     folder = Path(tempfile.gettempdir(), "squall-bench-history")
     spec = LaunchSpec(
-        topology_id="bench-1-1", supervisor_id="bench", hostname="bench", port=1,
+        topology_id=topology_id, supervisor_id="bench", hostname="bench", port=1,
         worker_id="bench", incarnation=Incarnation(1, 1), stormdist=folder, worker_dir=folder,
         artifacts_dir=folder, daemon_conf={**default_conf(), "storm.history.dir": str(folder)},
     )  # fmt: skip
@@ -167,7 +167,7 @@ async def run(options: Mapping[str, Any]) -> None:
             }
         )
     errors: list[str] = []
-    history = history_of(stored)
+    history = history_of(options["topology_id"], stored)
     settings = EngineSettings(
         prepared=prepared,
         topology_id=options["topology_id"],
