@@ -327,6 +327,7 @@ cdef class BoltCalls:
         self.execute_all(batches, count, (<Batch?>batches[0]).source.key)
 
     cdef int execute_all(self, list batches, Py_ssize_t count, tuple key) except -1:
+        cdef Py_ssize_t acked
         self.fails = 0
         self.batches = batches
         self.place = 0
@@ -355,9 +356,10 @@ cdef class BoltCalls:
             self.current = None
             self.mode = OUTSIDE
             self.report_merged()
-            if self.auto_ack:
+            acked = count - self.left - self.fails
+            if self.auto_ack and acked:
                 # (None but the current tuple can have failed.)
-                self.acked[key] = self.acked.get(key, 0) + count - self.left - self.fails
+                self.acked[key] = self.acked.get(key, 0) + acked
         return 0
 
     def run_slice(self, Inbox inbox not None, Py_ssize_t room):

@@ -464,11 +464,11 @@ def test_a_value_without_a_stable_hash_is_refused(core):
         bolt.emit([object()])
 
 
-def bolt_calls(core, emitter, trees, execute, auto_ack=True, errors=None):
+def bolt_calls(core, emitter, trees, execute, auto_ack=True, errors=None, counts=None):
     return core.BoltCalls(
         emitter,
         trees.ledger,
-        TaskCounts(),
+        TaskCounts() if counts is None else counts,
         execute,
         auto_ack=auto_ack,
         on_error=errors.append if errors is not None else print,
@@ -603,6 +603,15 @@ def test_an_error_fails_only_its_tuple(core):
     calls.run(batch_of(core, source(core, local=False), [[i] for i in range(5)]), 5)
     assert [str(error) for error in errors] == ["two"]
     assert [tup[0] for tup in edge.take().as_tuples()] == [0, 1, 3, 4]
+
+
+@both
+def test_an_input_of_which_no_tuple_was_acked_has_no_count_of_acks(core):
+    trees, counts = one_worker(core), TaskCounts()
+    emitter, _ = emitter_to(core)
+    calls = bolt_calls(core, emitter, trees, lambda tup: calls.fail(tup), counts=counts)
+    calls.run(batch_of(core, source(core), [[i] for i in range(3)]), 3)
+    assert (counts.acked, counts.failed) == ({}, {("split", "default"): 3})
 
 
 @both
