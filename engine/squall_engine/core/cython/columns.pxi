@@ -13,6 +13,7 @@ cdef class Columns:
     cdef Batch batch
     cdef ColumnCalls calls
     cdef list columns
+    cdef bint given  # the bolt has the lists of the batch
     cdef uint64_t* axors  # XOR of the edges that were anchored to each row
     cdef uint8_t* settled
     cdef Py_ssize_t left  # rows that are not settled
@@ -64,7 +65,19 @@ cdef class Columns:
         return 0
 
     cdef Tuple tuple_at(self, Py_ssize_t row):
-        return self.batch.tuple_at(row)
+        cdef Tuple tup
+        cdef list column
+        if not self.given:
+            return self.batch.tuple_at(row)
+        tup = Tuple.__new__(Tuple)
+        tup._id = self.batch._ids[row]
+        tup._root = self.batch._roots[row]
+        tup.source = self.source
+        # For an error's text at most: what the bolt has left of the row.
+        tup.values = tuple(
+            [column[row] for column in self.batch.columns if row < PyList_GET_SIZE(column)]
+        )
+        return tup
 
     cdef int settle(self, Py_ssize_t row, bint failed) except -1:
         """One row, which is not settled."""
@@ -87,6 +100,10 @@ cdef class Columns:
         cdef Py_ssize_t i, n = self.left
         cdef Batch batch = self.batch
         cdef Ledger ledger = self.calls._ledger
+        cdef const uint64_t* ids = batch._ids
+        cdef const uint64_t* roots = batch._roots
+        cdef const uint64_t* axors = self.axors
+        cdef const uint8_t* settled = self.settled
         cdef uint64_t root, last = 0, merged = 0
         if failed or self.calls._notes_acks or batch.several is not None:
             for i in range(self.rows):
@@ -95,16 +112,16 @@ cdef class Columns:
         elif batch.anchored:
             # Tuples of one root often come in a row: one look-up for all of them.
             for i in range(self.rows):
-                if self.settled[i]:
+                if settled[i]:
                     continue
-                root = batch._roots[i]
+                root = roots[i]
                 if root == last:
-                    merged ^= batch._ids[i] ^ self.axors[i]
+                    merged ^= ids[i] ^ axors[i]
                 else:
                     if last:
                         ledger.add_ack(last, merged)
                     last = root
-                    merged = batch._ids[i] ^ self.axors[i]
+                    merged = ids[i] ^ axors[i]
             if last:
                 ledger.add_ack(last, merged)
         if self.left:
@@ -164,11 +181,15 @@ cdef list column_of(list rows, Py_ssize_t field):
     return column
 
 
-cdef list own_columns(Batch batch):
-    """The columns of a batch, which a bolt may change. Raises ValueError for a row that was changed
-    after it was emitted."""
+cdef list own_columns(Columns columns):
+    """The columns of a batch, which a bolt may change: its own lists, unless someone will ask for
+    its rows. Raises ValueError for a row that was changed after it was emitted."""
+    cdef Batch batch = columns.batch
     cdef Py_ssize_t i, fields = len(batch.source.fields)
     if batch.columns is not None:
+        if columns.calls._on_settled is None:
+            columns.given = True
+            return batch.columns[:]
         return [(<list>column)[:] for column in batch.columns]
     i = other_row(batch.values, 0, fields)
     if i >= 0:
@@ -234,98 +255,113 @@ cdef class ColumnCalls(CarefulCalls):
         `i` is anchored; None: its own; (): to none."""
         cdef Emitter emitter = self._emitter
         cdef Output output = emitter.find(stream)
-        cdef list lists = columns_of(output.source, columns), rows
+        cdef list lists = columns_of(output.source, columns)
         cdef Columns current = self._current
-        cdef Py_ssize_t i, origin, n = PyList_GET_SIZE(lists[0]) if PyList_GET_SIZE(lists) else 0
-        cdef object row, chosen = None
-        cdef Tuple anchor
-        cdef Edge edge
-        cdef Picker one = output.one
-        cdef uint64_t bits, root
-        if current is not None and self._auto_anchor:
-            chosen = origins
-            if not PyList_CheckExact(origins) or PyList_GET_SIZE(origins) != n:
-                chosen = checked_origins(origins, n, current.rows)
-            if chosen is not None:
-                for origin in chosen:
-                    if origin < 0 or origin >= current.rows or current.settled[origin]:
-                        checked_origins(origins, n, current.rows)
-                        current.check(origin, "emit_columns")
-            if not current.batch.anchored:
-                chosen = None
-        if one is None or output.direct or (chosen is not None and current.batch.several is not None):
-            rows = list(zip(*lists))
-            for i in range(n):
-                row = <object>PyList_GET_ITEM(rows, i)
-                edges = emitter.edges(output, row)
-                if chosen is None:
-                    emitter.send(output, edges, row, (), None)
-                else:
-                    origin = chosen[i]
-                    anchor = current.tuple_at(origin)
-                    current.axors[origin] ^= emitter.send(output, edges, row, (anchor,), anchor)
-            self.outside()
-            return
-        if n >= ROWS_FOR_COLUMNS * one.count:
-            self.send_columns(output, lists, n, current, chosen)
-            self.outside()
-            return
-        rows = list(zip(*lists))
-        if chosen is None:
-            for i in range(n):
-                row = <object>PyList_GET_ITEM(rows, i)
-                edge = one.pick(row)
-                output.emitted += 1
-                edge.add(row, 0, 0, output.source)
-            self.outside()
-            return
-        for i in range(n):
-            row = <object>PyList_GET_ITEM(rows, i)
-            edge = one.pick(row)
-            output.emitted += 1
-            origin = chosen[i]
-            root = current.batch._roots[origin]
-            bits = 0
-            if root:
-                bits = next_id(&emitter.rng)
-                current.axors[origin] ^= bits
-            edge.add(row, bits, root, output.source)
+        cdef Py_ssize_t n = PyList_GET_SIZE(lists[0]) if PyList_GET_SIZE(lists) else 0
+        cdef int32_t* places = NULL  # the origins, if they are anchors
+        try:
+            if current is not None and self._auto_anchor:
+                places = self.places_of(origins, n, current)
+            if (
+                output.one is None or output.direct or n < ROWS_FOR_COLUMNS * output.one.count
+                or (places is not NULL and current.batch.several is not None)
+            ):
+                self.send_rows(output, list(zip(*lists)), current, places)
+            else:
+                self.send_columns(output, lists, n, current, places)
+        finally:
+            free(places)
+        self.outside()
 
-    cdef int send_columns(
-        self, Output output, list columns, Py_ssize_t n, Columns current, object origins
-    ) except -1:
-        """All rows at once, which stay columns. `origins` None: they are anchored to none."""
-        cdef Py_ssize_t i, origin, done = 0
-        cdef uint64_t* ids = <uint64_t*>calloc(n, 20)
-        cdef uint64_t* roots = ids + n
-        cdef int32_t* chosen = <int32_t*>(roots + n)
-        cdef uint64_t root, bits
-        cdef object error = None
-        cdef list places = None if origins is None else list(origins)
-        if ids is NULL:
+    cdef int32_t* places_of(self, object origins, Py_ssize_t n, Columns current) except? NULL:
+        """The row of the current batch to which each of `n` tuples is anchored, for the caller to
+        free; NULL: they are anchored to none. Raises EmitError and SettledTupleError."""
+        cdef Py_ssize_t i, origin
+        cdef bint some_settled = current.left < current.rows
+        cdef int32_t* places
+        if not PyList_CheckExact(origins) or PyList_GET_SIZE(origins) != n:
+            origins = checked_origins(origins, n, current.rows)
+            if origins is None:
+                return NULL
+            origins = list(origins)
+        places = <int32_t*>malloc((n + 1) * sizeof(int32_t))
+        if places is NULL:
             raise MemoryError
         try:
-            try:
-                output.one.pick_rows(columns, n, chosen, &done)
-            except Exception as raised:
-                error = raised  # the rows before it leave, as they do one by one
-            output.emitted += done
-            if places is None:
-                output.one.send_columns(columns, done, chosen, NULL, NULL, output.source)
-            else:
-                for i in range(done):
-                    origin = places[i]
-                    root = current.batch._roots[origin]
-                    if root:
-                        bits = next_id(&self._emitter.rng)
-                        current.axors[origin] ^= bits
-                        ids[i] = bits
-                        roots[i] = root
-                output.one.send_columns(columns, done, chosen, ids, roots, output.source)
-        finally:
-            free(ids)
-        if error is not None:
-            raise error
+            for i in range(n):
+                if i >= PyList_GET_SIZE(origins):
+                    raise RuntimeError("emit_columns: the origins changed meanwhile")
+                origin = <object>PyList_GET_ITEM(origins, i)
+                if origin < 0 or origin >= current.rows:
+                    checked_origins(origins, n, current.rows)
+                    raise no_row(origin, current.rows)
+                if some_settled:
+                    current.check(origin, "emit_columns")
+                places[i] = <int32_t>origin
+        except BaseException:
+            free(places)
+            raise
+        if not current.batch.anchored:
+            free(places)
+            return NULL
+        return places
+
+    cdef int send_rows(
+        self, Output output, list rows, Columns current, const int32_t* places
+    ) except -1:
+        """One row after the other."""
+        cdef Emitter emitter = self._emitter
+        cdef Picker one = output.one
+        cdef Py_ssize_t i
+        cdef object row
+        cdef Tuple anchor
+        cdef Edge edge
+        cdef uint64_t bits, root
+        if output.direct or (places is not NULL and current.batch.several is not None):
+            one = None
+        for i in range(PyList_GET_SIZE(rows)):
+            row = <object>PyList_GET_ITEM(rows, i)
+            if one is None:
+                edges = emitter.edges(output, row)
+                if places is NULL:
+                    emitter.send(output, edges, row, (), None)
+                else:
+                    anchor = current.tuple_at(places[i])
+                    current.axors[places[i]] ^= emitter.send(output, edges, row, (anchor,), anchor)
+                continue
+            edge = one.pick(row)
+            output.emitted += 1
+            bits = root = 0
+            if places is not NULL:
+                root = current.batch._roots[places[i]]
+                if root:
+                    bits = next_id(&emitter.rng)
+                    current.axors[places[i]] ^= bits
+            edge.add(row, bits, root, output.source)
+        return 0
+
+    cdef int send_columns(
+        self, Output output, list columns, Py_ssize_t n, Columns current, const int32_t* places
+    ) except -1:
+        """All rows at once, which stay columns. `places` NULL: they are anchored to none."""
+        cdef ColumnsOut out = ColumnsOut.__new__(ColumnsOut)
+        cdef Random rng
+        cdef Py_ssize_t i, place
+        cdef uint64_t root, bits
+        out.pick(output, columns, n)
+        if places is not NULL:
+            out.make_ids()
+            rng = self._emitter.rng
+            for i in range(out.done):
+                place = places[i]
+                root = current.batch._roots[place]
+                if root:
+                    bits = next_id(&rng)
+                    current.axors[place] ^= bits
+                    out.ids[i] = bits
+                    out.roots[i] = root
+            self._emitter.rng = rng
+        out.send()
         return 0
 
     def run(self, Batch batch not None, Py_ssize_t count):
@@ -355,7 +391,7 @@ cdef class ColumnCalls(CarefulCalls):
         columns.settled = <uint8_t*>(columns.axors + columns.rows)
         self._current = columns
         try:
-            columns.columns = own_columns(batch)
+            columns.columns = own_columns(columns)
             self._execute(columns)
         except Exception as error:
             columns.settle_all(True)

@@ -159,6 +159,10 @@ cdef class Picker:
     cdef Edge pick(self, object values):
         raise NotImplementedError
 
+    cdef bint is_one_for_all(self, list columns) except -1:
+        """Whether all rows of columns go to the only edge, whatever `pick_rows` finds."""
+        return self.count == 1
+
     cdef int pick_rows(self, list columns, Py_ssize_t n, int32_t* chosen, Py_ssize_t* done) except -1:
         """Pick for each row of columns the place of an edge in `edges`. `done` is how many have
         one, also after an error."""
@@ -179,7 +183,7 @@ cdef class Picker:
         cdef list part, column
         if n == 0:
             return 0
-        if self.count == 1:
+        if self.count == 1:  # and `chosen` may be NULL
             if n < PyList_GET_SIZE(columns[0]):
                 columns = [(<list>column)[:n] for column in columns]
             (<Edge>PyTuple_GET_ITEM(self.edges, 0)).add_columns(columns, ids, roots, source)
@@ -237,6 +241,13 @@ cdef class Picker:
 
 cdef extern from *:
     """
+    static int squall_are_text(PyObject *list) {
+        Py_ssize_t i;
+        for (i = 0; i < PyList_GET_SIZE(list); i++)
+            if (!PyUnicode_CheckExact(PyList_GET_ITEM(list, i))) return 0;
+        return 1;
+    }
+
     static PyObject *squall_gather(PyObject *list, const Py_ssize_t *places, Py_ssize_t n) {
         PyObject *items = PyList_New(n);
         Py_ssize_t i;
@@ -249,6 +260,7 @@ cdef extern from *:
         return items;
     }
     """
+    bint squall_are_text(list values) noexcept
     object squall_gather(list column, const Py_ssize_t* places, Py_ssize_t n)
 
 
@@ -339,6 +351,13 @@ cdef class ByFields(Picker):
             return <Edge>PyTuple_GET_ITEM(self.edges, number % <uint32_t>self.count)
         return self.edges[self.hash_(key) % self.count]
 
+    cdef bint is_one_for_all(self, list columns) except -1:
+        # (The type of another key may have no hash, which is an error.)
+        return (
+            self.count == 1 and self.index >= 0
+            and squall_are_text(<list>columns[self.index])
+        )
+
     cdef int pick_rows(self, list columns, Py_ssize_t n, int32_t* chosen, Py_ssize_t* done) except -1:
         cdef Py_ssize_t i
         cdef uint32_t number = 0
@@ -359,6 +378,57 @@ cdef class ByFields(Picker):
             else:
                 chosen[i] = <int32_t>(self.hash_(key) % self.count)
         done[0] = n
+        return 0
+
+
+@cython.final
+cdef class ColumnsOut:
+    """Columns on their way out of a task: `pick`, `make_ids` if they are anchored, `send`."""
+
+    cdef Output output
+    cdef list columns
+    cdef Py_ssize_t done  # the first rows, which leave: all, unless `error` ends them
+    cdef object error
+    cdef int32_t* chosen  # by row, the place of its edge; NULL: all go to the only one
+    cdef uint64_t* ids  # by row; NULL: they are anchored to nothing
+    cdef uint64_t* roots  # likewise; one block with `ids`
+
+    def __dealloc__(self):
+        free(self.chosen)
+        free(self.ids)
+
+    cdef int pick(self, Output output, list columns, Py_ssize_t n) except -1:
+        """Pick the edges of `n` rows, and count these as emitted."""
+        self.output = output
+        self.columns = columns
+        if output.one.is_one_for_all(columns):
+            self.done = n
+        else:
+            self.chosen = <int32_t*>malloc(n * sizeof(int32_t))
+            if self.chosen is NULL:
+                raise MemoryError
+            try:
+                output.one.pick_rows(columns, n, self.chosen, &self.done)
+            except Exception as error:
+                self.error = error  # the rows before it leave, as they do one by one
+        output.emitted += self.done
+        return 0
+
+    cdef int make_ids(self) except -1:
+        """Make room for ids and roots, which are zeros."""
+        self.ids = <uint64_t*>calloc(self.done + 1, 16)
+        if self.ids is NULL:
+            raise MemoryError
+        self.roots = self.ids + self.done
+        return 0
+
+    cdef int send(self) except -1:
+        """Put the rows into their edges. Raises what `pick` met."""
+        self.output.one.send_columns(
+            self.columns, self.done, self.chosen, self.ids, self.roots, self.output.source
+        )
+        if self.error is not None:
+            raise self.error
         return 0
 
 

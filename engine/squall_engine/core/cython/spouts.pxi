@@ -185,38 +185,28 @@ cdef class SpoutCalls:
 
     cdef int send_columns(self, Output output, list columns, Py_ssize_t n, list message_ids) except -1:
         """All rows at once, which stay columns."""
-        cdef Py_ssize_t i, done = 0
-        cdef uint64_t* ids = <uint64_t*>calloc(n, 20)
-        cdef uint64_t* roots = ids + n
-        cdef int32_t* chosen = <int32_t*>(roots + n)
-        cdef object error = None
-        if ids is NULL:
-            raise MemoryError
-        try:
-            try:
-                output.one.pick_rows(columns, n, chosen, &done)
-            except Exception as raised:
-                error = raised  # the rows before it leave, as they do one by one
-            self.emits += done
-            output.emitted += done
-            if message_ids is None:
-                output.one.send_columns(columns, done, chosen, NULL, NULL, output.source)
-            else:
-                for i in range(min(done, PyList_GET_SIZE(message_ids))):
-                    message_id = <object>PyList_GET_ITEM(message_ids, i)
-                    if message_id is None:
-                        continue
-                    roots[i] = self.new_root()
-                    ids[i] = next_id(&self.emitter.rng)
-                    self.pending.add(
-                        roots[i], message_id, output.source.stream, self.turn.now, self.turn.bucket
-                    )
-                    self.ledger.add_init(roots[i], ids[i], self.task)
-                output.one.send_columns(columns, done, chosen, ids, roots, output.source)
-        finally:
-            free(ids)
-        if error is not None:
-            raise error
+        cdef ColumnsOut out = ColumnsOut.__new__(ColumnsOut)
+        cdef Py_ssize_t i
+        cdef object stream = output.source.stream
+        cdef object message_id
+        cdef double now = self.turn.now
+        cdef long bucket = self.turn.bucket
+        cdef uint64_t root, bits
+        out.pick(output, columns, n)
+        self.emits += out.done
+        if message_ids is not None:
+            out.make_ids()
+            for i in range(min(out.done, PyList_GET_SIZE(message_ids))):
+                message_id = <object>PyList_GET_ITEM(message_ids, i)
+                if message_id is None:
+                    continue
+                root = self.new_root()
+                bits = next_id(&self.emitter.rng)
+                self.pending.add(root, message_id, stream, now, bucket)
+                self.ledger.add_init(root, bits, self.task)
+                out.ids[i] = bits
+                out.roots[i] = root
+        out.send()
         return 0
 
     def emitted(self):

@@ -119,6 +119,21 @@ cdef extern from *:
         return item;
     }
 
+    /* Items move, so that none of them is touched. */
+    static PyObject *squall_take_items(PyObject *list, Py_ssize_t start, Py_ssize_t n) {
+        PyObject *items = PyList_New(n);
+        Py_ssize_t i;
+        if (items == NULL) return NULL;
+        for (i = 0; i < n; i++) {
+            PyList_SET_ITEM(items, i, PyList_GET_ITEM(list, start + i));
+            PyList_SET_ITEM(list, start + i, Py_None);
+        }
+    #if PY_VERSION_HEX < 0x030C0000
+        Py_SET_REFCNT(Py_None, Py_REFCNT(Py_None) + n); /* it is immortal since */
+    #endif
+        return items;
+    }
+
     static int squall_speed_up_values(PyObject *type, Py_ssize_t offset) {
         PyObject *member;
         int status;
@@ -132,6 +147,7 @@ cdef extern from *:
     }
     """
     object squall_take_item(list values, Py_ssize_t i)
+    list squall_take_items(list values, Py_ssize_t start, Py_ssize_t n)
     int squall_speed_up_values(object type, Py_ssize_t offset) except -1
 
 
@@ -317,7 +333,8 @@ cdef class Batch:
         if self.columns is None:
             head.values = self.values[start : start + n]
         else:
-            head.columns = [(<list>column)[start : start + n] for column in self.columns]
+            # No one looks at what lies before `start`, and no one else has these lists.
+            head.columns = [squall_take_items(<list>column, start, n) for column in self.columns]
             head.values = <list>head.columns[0]
             head.column_room, head.room = head.room, 0
         memcpy(head._ids, self._ids + start, n * 8)
