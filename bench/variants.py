@@ -66,7 +66,7 @@ cdef inline int check_values(Output output, object values) except -1:
         (
             """\
         if batch.several is not None:
-            tup.anchors = batch.several.get(i)
+            tup.several = batch.several.get(i)
         if batch.sources is not None:
 """,
             """\

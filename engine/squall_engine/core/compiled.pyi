@@ -96,7 +96,8 @@ def tick_source() -> Source: ...
 @final
 class Tuple:
     settled: bool
-    anchors: dict[int, int] | None
+    @property
+    def anchors(self) -> dict[int, int] | None: ...
     def __init__(
         self,
         values: Sequence[Any],

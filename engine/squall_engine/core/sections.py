@@ -304,6 +304,8 @@ def _parse_tuples(data: bytes, codec: ValueCodec) -> TuplesSection:
     if flags & _SEVERAL_ROOTS:
         size = _SIZE.unpack(reader.take(_SIZE.size))[0]
         anchors = dict(_unpack_anchors(reader.take(size)))
+        if any(number < 0 for one in anchors.values() for tree in one.items() for number in tree):
+            raise CodecError("a section names a root or an edge that is less than 0")
     if {i for i, root in enumerate(roots) if root == MANY} != anchors.keys():
         raise CodecError("a section has tuples of several roots that it does not name")
     rows: Sequence[Sequence[Any]]

@@ -2,9 +2,11 @@
 
 cdef int ack_roots(Ledger ledger, Tuple tup, uint64_t edges) except -1:
     """Report to its trees that a tuple was acked, and the XOR of the edges anchored to it."""
-    if tup.anchors is not None:
-        for root, edge in tup.anchors.items():
-            ledger.add_ack(root, <uint64_t>edge ^ edges)
+    cdef Several several = tup.several
+    cdef Py_ssize_t i
+    if several is not None:
+        for i in range(several.count):
+            ledger.add_ack(several.trees[i].root, several.trees[i].edge ^ edges)
     elif tup._root:
         ledger.add_ack(tup._root, tup._id ^ edges)
     return 0
@@ -117,14 +119,10 @@ cdef class BoltCalls:
 
     cdef int hold_several(self, Tuple tup) except -1:
         """Note the trees of a tuple that has several."""
-        cdef Py_ssize_t i = 2
-        for root in tup.anchors or ():
-            if i < HAND_WORDS:
-                self.in_hand[i] = root
-                i += 1
-        while i < HAND_WORDS:
-            self.in_hand[i] = 0
-            i += 1
+        cdef Py_ssize_t i
+        cdef Py_ssize_t count = 0 if tup.several is None else tup.several.count
+        for i in range(2, HAND_WORDS):
+            self.in_hand[i] = tup.several.trees[i - 2].root if i - 2 < count else 0
         self.in_hand[0] = MANY
         return 0
 
@@ -270,7 +268,7 @@ cdef class BoltCalls:
             # A tuple that is used again is of this batch now; one that was kept stays what it is.
             if tup is not None and Py_REFCNT(tup) <= 3:
                 tup.source = batch.source
-                tup.anchors = None
+                tup.several = None
         self.at = i + 1
         # Ours, that of `current`, and that of the loop which called us.
         if tup is None or Py_REFCNT(tup) > 3:
@@ -288,7 +286,7 @@ cdef class BoltCalls:
         tup._axor = 0
         tup.settled = False
         if batch.several is not None:
-            tup.anchors = batch.several.get(i)
+            tup.several = batch.several.get(i)
         if batch.sources is not None:
             tup.source = <Source>PyList_GET_ITEM(batch.sources, i)
         self.root = root
@@ -471,10 +469,12 @@ cdef class CarefulCalls:
             self._on_change()
 
     def ack_rest(self, list tuples not None):
-        """Ack those of these tuples that are not settled. They are of one stream."""
+        """Ack those of these tuples that are not settled."""
         cdef Tuple tup
         cdef uint64_t last = 0, merged = 0  # of tuples of one root in a row: one look-up for them
+        cdef Source source = None  # of the last ones, `n` of which are not counted yet
         cdef Py_ssize_t n = 0
+        cdef bint changed = False
         if self._notes_acks:
             for tup in tuples:
                 if not tup.settled:
@@ -483,26 +483,33 @@ cdef class CarefulCalls:
         for tup in tuples:
             if tup.settled:
                 continue
-            tup.settled = True
+            tup.settled = changed = True
+            if tup.source is not source:
+                self._count_acked(source, n)
+                source, n = tup.source, 0
             n += 1
-            if tup.anchors is None and tup._root == last:
+            if tup.several is None and tup._root == last:
                 merged ^= tup._id ^ tup._axor
                 continue
             if last:
                 self._ledger.add_ack(last, merged)
                 last = 0
-            if tup.anchors is not None:
+            if tup.several is not None:
                 ack_roots(self._ledger, tup, tup._axor)
             else:
                 last, merged = tup._root, tup._id ^ tup._axor
         if last:
             self._ledger.add_ack(last, merged)
-        if n:
-            key = (<Tuple>tuples[0]).source.key
-            acked = self._counts.acked
-            acked[key] = acked.get(key, 0) + n
+        if changed:
+            self._count_acked(source, n)
             if self._on_change is not None:
                 self._on_change()
+
+    cdef int _count_acked(self, Source source, Py_ssize_t n) except -1:
+        if n:
+            acked = self._counts.acked
+            acked[source.key] = acked.get(source.key, 0) + n
+        return 0
 
     def fail(self, Tuple tup not None):
         self._settle(tup, "fail")

@@ -26,11 +26,62 @@ cdef object ids_of(tuple edges):
 cdef tuple as_anchors(object anchors):
     if isinstance(anchors, Tuple):
         return (anchors,)
-    found = tuple(dict.fromkeys(anchors))
+    found = tuple(anchors)  # (one that is named twice gets two ids, which are as good as one)
     for anchor in found:
         if not isinstance(anchor, Tuple):
             raise TypeError(f"anchors are tuples that the bolt received, not {anchor!r}")
     return found
+
+
+cdef Py_ssize_t FEW_TREES = 8  # of which each is looked at
+
+
+@cython.final
+@cython.freelist(8)
+@cython.no_gc
+cdef class Gathering:
+    """Trees that are put together, each root once: `found`, and a table of the places in it (open
+    addressing, linear probing)."""
+
+    cdef Several found
+    cdef int32_t* places  # index in `found` + 1; 0: free. NULL: there are few
+    cdef Py_ssize_t mask
+
+    def __cinit__(self, Py_ssize_t room):
+        """For at most `room` trees."""
+        self.found = new_several(room)
+        self.places = NULL
+        if room > FEW_TREES:
+            self.mask = 16
+            while self.mask < 2 * room:
+                self.mask *= 2
+            self.places = <int32_t*>calloc(self.mask, sizeof(int32_t))
+            if self.places is NULL:
+                raise MemoryError
+            self.mask -= 1
+
+    def __dealloc__(self):
+        free(self.places)
+
+    cdef inline void add(self, uint64_t root, uint64_t edge) noexcept:
+        cdef Several found = self.found
+        cdef Py_ssize_t i
+        if self.places is NULL:
+            for i in range(found.count):
+                if found.trees[i].root == root:
+                    found.trees[i].edge ^= edge
+                    return
+        else:
+            i = <Py_ssize_t>(root >> ACKER_INDEX_BITS) & self.mask
+            while self.places[i]:
+                if found.trees[self.places[i] - 1].root == root:
+                    found.trees[self.places[i] - 1].edge ^= edge
+                    return
+                i = (i + 1) & self.mask
+            self.places[i] = <int32_t>(found.count + 1)
+        found.trees[found.count].root = root
+        found.trees[found.count].edge = edge
+        found.count += 1
 
 
 @cython.final
@@ -102,7 +153,7 @@ cdef class Emitter:
         cdef Edge edge
         cdef Tuple anchor
         cdef uint64_t bits, current_xor = 0
-        cdef dict roots
+        cdef Several several
         cdef Source source = output.source
         output.emitted += 1
         if self.inspector is not None:
@@ -130,24 +181,37 @@ cdef class Emitter:
                     else:
                         edge.add(values, 0, 0, source)
                     continue
-            roots = {}
-            for anchor in anchors:
-                if anchor._root == 0:
-                    continue
-                # One id for each anchor, not one for each child: two anchors of the same root
-                # would cancel each other out.
-                bits = next_id(&self.rng)
-                if anchor is current:
-                    current_xor ^= bits
-                else:
-                    anchor._axor ^= bits
-                for root in anchor.anchors or (anchor._root,):
-                    roots[root] = roots.get(root, 0) ^ bits
-            if not roots:
+            several = self.trees_of(anchors, current, &current_xor)
+            if several.count == 0:
                 edge.add(values, 0, 0, source)
-            elif len(roots) == 1:
-                root, one = next(iter(roots.items()))
-                edge.add(values, one, root, source)
+            elif several.count == 1:
+                edge.add(values, several.trees[0].edge, several.trees[0].root, source)
             else:
-                edge.push(values, 0, MANY, roots, source)
+                edge.push(values, 0, MANY, several, source)
         return current_xor
+
+    cdef Several trees_of(self, tuple anchors, Tuple current, uint64_t* current_xor):
+        """The trees of these tuples, with a new edge that is added to them."""
+        cdef Py_ssize_t i, room = 0
+        cdef Tuple anchor
+        cdef uint64_t bits
+        cdef Gathering gathering
+        for anchor in anchors:
+            room += 1 if anchor.several is None else anchor.several.count
+        gathering = Gathering.__new__(Gathering, room)
+        for anchor in anchors:
+            if anchor._root == 0:
+                continue
+            # One id for each anchor, not one for each child: two anchors of the same root would
+            # cancel each other out.
+            bits = next_id(&self.rng)
+            if anchor is current:
+                current_xor[0] ^= bits
+            else:
+                anchor._axor ^= bits
+            if anchor.several is None:
+                gathering.add(anchor._root, bits)
+            else:
+                for i in range(anchor.several.count):
+                    gathering.add(anchor.several.trees[i].root, bits)
+        return gathering.found

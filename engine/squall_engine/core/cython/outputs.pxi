@@ -42,10 +42,10 @@ cdef class Edge:
             self.make_room(source)
         return self.batch.add(values, id_, root, source)
 
-    cdef int push(self, object values, uint64_t id_, uint64_t root, dict anchors, Source source) except -1:
+    cdef int push(self, object values, uint64_t id_, uint64_t root, Several several, Source source) except -1:
         if PyList_GET_SIZE(self.batch.values) >= self.batch.room:
             self.make_room(source)
-        return self.batch.push(values, id_, root, anchors, source)
+        return self.batch.push(values, id_, root, several, source)
 
     cdef int add_columns(
         self, list columns, const uint64_t* ids, const uint64_t* roots, Source source

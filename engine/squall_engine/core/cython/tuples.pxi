@@ -30,6 +30,65 @@ def tick_source():
     return Source(SYSTEM_COMPONENT, SYSTEM_TASK, TICK_STREAM, ("rate_secs",))
 
 
+cdef struct Tree:
+    uint64_t root
+    uint64_t edge  # the XOR of the ids that a tuple has in it
+
+
+# Results of windows have hundreds of trees, of which a dictionary would be most of their cost.
+@cython.final
+@cython.freelist(256)
+@cython.no_gc
+cdef class Several:
+    """The trees of a tuple that belongs to several: each root once, in the order in which they
+    came."""
+
+    cdef Tree* trees
+    cdef Py_ssize_t count
+    cdef dict given  # the dictionary that it was made of
+
+    def __dealloc__(self):
+        free(self.trees)
+
+    cdef dict as_dict(self):
+        """root -> edge"""
+        cdef Py_ssize_t i
+        cdef dict found
+        if self.given is not None:
+            return self.given
+        found = {}
+        for i in range(self.count):
+            found[self.trees[i].root] = self.trees[i].edge
+        return found
+
+    cdef int put_roots(self, dict found) except -1:
+        cdef Py_ssize_t i
+        for i in range(self.count):
+            found[self.trees[i].root] = None
+        return 0
+
+
+cdef Several new_several(Py_ssize_t room):
+    """One with room for so many trees."""
+    cdef Several several = Several.__new__(Several)
+    several.trees = <Tree*>malloc(max(room, 1) * sizeof(Tree))
+    several.count = 0
+    if several.trees is NULL:
+        raise MemoryError
+    return several
+
+
+cdef Several several_of(dict anchors):
+    """That of {root: edge}. Raises OverflowError for what is not a 64-bit number."""
+    cdef Several several = new_several(len(anchors))
+    for root, edge in anchors.items():
+        several.trees[several.count].root = root
+        several.trees[several.count].edge = edge
+        several.count += 1
+    several.given = anchors
+    return several
+
+
 # Not tracked by the garbage collector: it holds plain values.
 @cython.final
 @cython.freelist(1024)
@@ -43,7 +102,7 @@ cdef class Tuple:
     cdef uint64_t _axor  # XOR of the edges that were anchored to it
     cdef public bint settled  # acked or failed
     cdef readonly Source source
-    cdef public dict anchors  # root -> edge, when the root is MANY
+    cdef Several several  # when the root is MANY
 
     def __init__(self, values, id, root, source, settled=False, anchors=None):
         self.values = values
@@ -51,7 +110,12 @@ cdef class Tuple:
         self._root = root
         self.source = source
         self.settled = settled
-        self.anchors = anchors
+        self.several = None if anchors is None else several_of(anchors)
+
+    @property
+    def anchors(self):
+        """root -> edge, when the root is MANY."""
+        return None if self.several is None else self.several.as_dict()
 
     @property
     def id(self):
@@ -186,7 +250,7 @@ cdef class Batch:
     cdef Py_ssize_t room
     cdef Py_ssize_t start  # what lies before has been taken
     cdef bint anchored  # some root is not zero
-    cdef dict several  # index -> {root: id}, or None
+    cdef dict several  # index -> Several, or None
     cdef list sources  # of each row; None: all are of `source`
 
     def __cinit__(self):
@@ -204,7 +268,7 @@ cdef class Batch:
         cdef Batch batch = new_batch(source, 16)
         cdef Tuple tup
         for tup in tuples:
-            batch.push(tup.values, tup._id, tup._root, tup.anchors, tup.source)
+            batch.push(tup.values, tup._id, tup._root, tup.several, tup.source)
         return batch
 
     cdef int grow(self, Py_ssize_t room) except -1:
@@ -293,15 +357,15 @@ cdef class Batch:
         self.values.append(values)
         return 0
 
-    cdef int push(self, object values, uint64_t id_, uint64_t root, dict anchors, Source source) except -1:
-        if anchors is not None:
+    cdef int push(self, object values, uint64_t id_, uint64_t root, Several several, Source source) except -1:
+        if several is not None:
             if self.several is None:
                 self.several = {}
-            self.several[PyList_GET_SIZE(self.values)] = anchors
+            self.several[PyList_GET_SIZE(self.values)] = several
         self.add(values, id_, root, source)
         return 0
 
-    cdef dict anchors_at(self, Py_ssize_t i):
+    cdef Several several_at(self, Py_ssize_t i):
         return self.several.get(i) if self.several is not None else None
 
     cdef inline Source source_at(self, Py_ssize_t i):
@@ -319,7 +383,7 @@ cdef class Batch:
         tup._root = self._roots[i]
         tup.source = self.source_at(i)
         if self.several is not None:
-            tup.anchors = self.several.get(i)
+            tup.several = self.several.get(i)
         return tup
 
     def __len__(self):
@@ -343,11 +407,11 @@ cdef class Batch:
         if self.several is not None:
             # Row by row: looking at all of them for each slice would be quadratic.
             for i in range(n):
-                anchors = self.several.pop(start + i, None)
-                if anchors is not None:
+                several = self.several.pop(start + i, None)
+                if several is not None:
                     if head.several is None:
                         head.several = {}
-                    head.several[i] = anchors
+                    head.several[i] = several
         if self.sources is not None and n:
             head.source = self.source_at(start)
             if n > 1:
@@ -368,7 +432,7 @@ cdef class Batch:
             batch = found.get(source)
             if batch is None:
                 batch = found[source] = new_batch(source, 16)
-            batch.push(self.values[i], self._ids[i], self._roots[i], self.anchors_at(i), source)
+            batch.push(self.values[i], self._ids[i], self._roots[i], self.several_at(i), source)
         return list(found.values())
 
     cdef list columns_by_source(self):
@@ -417,11 +481,12 @@ cdef class Batch:
     def roots(self):
         """The trees that these tuples belong to, each once."""
         cdef Py_ssize_t i
-        cdef dict found = {}, several
+        cdef dict found = {}
+        cdef Several several
         for i in range(self.start, PyList_GET_SIZE(self.values)):
-            several = self.anchors_at(i)
+            several = self.several_at(i)
             if several is not None:
-                found.update(dict.fromkeys(several))
+                several.put_roots(found)
             elif self._roots[i]:
                 found[self._roots[i]] = None
         return list(found)
@@ -439,8 +504,8 @@ cdef list roots_of(tuple anchors):
     cdef dict found = {}
     cdef Tuple tup
     for tup in anchors:
-        if tup.anchors is not None:
-            found.update(dict.fromkeys(tup.anchors))
+        if tup.several is not None:
+            tup.several.put_roots(found)
         elif tup._root:
             found[tup._root] = None
     return list(found)

@@ -112,8 +112,8 @@ def encode_batches(Source source, batches, codec, *, columns=False):
             flags |= SEVERAL_SOURCES
         if batch.several is not None:
             several.extend(
-                (total + i - batch.start, anchors)
-                for i, anchors in batch.several.items()
+                (total + i - batch.start, (<Several>trees).as_dict())
+                for i, trees in batch.several.items()
                 if i >= batch.start
             )
         total += n
@@ -197,7 +197,7 @@ def decode_batches(bytes data, codec, source_of):
     cdef uint64_t id_ = 0, root = 0
     cdef list rows = None, columns = None
     cdef Py_ssize_t fields
-    cdef dict anchors = {}, by_task = {}
+    cdef dict several_at = {}, by_task = {}
     cdef Batch batch = None
     cdef Source source, one
     cdef list sources = None
@@ -232,8 +232,9 @@ def decode_batches(bytes data, codec, source_of):
         if at + <Py_ssize_t>packed_size > size:
             raise too_short(size)
         try:
-            anchors = dict(_unpack_anchors(data[at : at + packed_size]))
-        except (ValueError, msgspec.MsgspecError) as error:
+            for i, found in _unpack_anchors(data[at : at + packed_size]):
+                several_at[i] = several_of(found)
+        except (ValueError, OverflowError, msgspec.MsgspecError) as error:
             raise CodecError(f"a section of {size} bytes cannot be read: {error}") from error
         at += packed_size
     if flags & COLUMNS:
@@ -248,12 +249,12 @@ def decode_batches(bytes data, codec, source_of):
             memcpy(&root, start + roots_at + ROOT_BYTES * i, ROOT_BYTES)
             if root == MANY:
                 several += 1
-                if i not in anchors:
+                if i not in several_at:
                     several = -1
                     break
-        if several != len(anchors):
+        if several != len(several_at):
             raise CodecError("a section has tuples of several roots that it does not name")
-    elif anchors:
+    elif several_at:
         raise CodecError("a section has tuples of several roots that it does not name")
     source = one = source_of(source_task, name)
     if source is None or total == 0:
@@ -293,7 +294,7 @@ def decode_batches(bytes data, codec, source_of):
             memcpy(batch._ids, start + ids_at, ID_BYTES * total)
             memcpy(batch._roots, start + roots_at, ROOT_BYTES * total)
             batch.anchored = True
-            batch.several = anchors or None
+            batch.several = several_at or None
         else:
             memset(batch._ids, 0, ID_BYTES * total)
             memset(batch._roots, 0, ROOT_BYTES * total)
@@ -312,6 +313,6 @@ def decode_batches(bytes data, codec, source_of):
         if sources is not None:
             one = <Source>PyList_GET_ITEM(sources, i)
         batch.push(
-            <object>PyList_GET_ITEM(rows, i), id_, root, anchors.get(i) if anchors else None, one
+            <object>PyList_GET_ITEM(rows, i), id_, root, several_at.get(i) if several_at else None, one
         )
     return by_task

@@ -119,7 +119,7 @@ class CarefulCalls(_Calls):
     """A bolt's calls when several tuples are in flight."""
 
     def ack_rest(self, tuples: list[Tuple]) -> None:
-        """Ack those of these tuples that are not settled. They are of one stream."""
+        """Ack those of these tuples that are not settled."""
         for tup in tuples:
             if not tup.settled:
                 self.ack(tup)

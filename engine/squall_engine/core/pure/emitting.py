@@ -126,10 +126,10 @@ def ids_of(edges: Sequence[Edge]) -> tuple[int, ...]:
 
 
 def as_anchors(anchors: Tuple | Iterable[Tuple]) -> tuple[Tuple, ...]:
-    """`anchors=` as a tuple of different tuples. Raises TypeError."""
+    """`anchors=` as a tuple of tuples. Raises TypeError."""
     if isinstance(anchors, Tuple):
         return (anchors,)
-    found = tuple(dict.fromkeys(anchors))
+    found = tuple(anchors)  # (one that is named twice gets two ids, which are as good as one)
     for anchor in found:
         if not isinstance(anchor, Tuple):
             raise TypeError(f"anchors are tuples that the bolt received, not {anchor!r}")

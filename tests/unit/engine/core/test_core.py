@@ -2,9 +2,11 @@
 rest."""
 
 import random
+import struct
 import sys
 import time
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -179,6 +181,47 @@ def test_the_rest_of_a_batch_is_acked_in_one_call(core, noted):
     (more,) = edge.take().as_tuples()
     calls.ack_rest([more])
     assert {root for roots in trees.settle().done.values() for root in roots} == {one, two}
+
+
+@both
+def test_the_rest_may_come_from_several_streams(core):
+    """Windows hold tuples of all their inputs."""
+    trees, here = one_worker(core), source(core)
+    there = core.Source("split", 4, "other", ("word",))
+    counts = TaskCounts()
+    calls = core.CarefulCalls(
+        emitter_to(core)[0], trees.ledger, counts, default_anchors=lambda: (), on_error=print
+    )
+    sources = [here, there, there, here, there]
+    calls.ack_rest([core.Tuple([i], 20 + i, 1 << 16, one) for i, one in enumerate(sources)])
+    trees.ledger.init(1 << 16, 20 ^ 21 ^ 22 ^ 23 ^ 24, SPOUT)
+    assert counts.acked == {here.key: 2, there.key: 3}
+    assert trees.settle().done == {SPOUT: [1 << 16]}
+
+
+@both
+@pytest.mark.parametrize("roots", [2, 5, 300])
+def test_what_is_anchored_to_many_tuples_belongs_to_each_of_their_trees_once(core, roots):
+    """Every tree completes, also one that several anchors share; one anchor is named twice."""
+    trees, src = one_worker(core), source(core)
+    emitter, edge = emitter_to(core)
+    calls = core.CarefulCalls(
+        emitter, trees.ledger, TaskCounts(), default_anchors=lambda: (), on_error=print
+    )
+    named = [root << 16 for root in range(1, roots + 1)]
+    tuples = [core.Tuple([i], 100 + i, named[i % roots], src) for i in range(2 * roots)]
+    both_of = {named[0]: 7, named[1]: 9}
+    tuples.append(core.Tuple(["several"], 0, MANY, src, False, both_of))
+    tuples.append(core.Tuple(["none"], 0, 0, src))
+    calls.emit(["result"], anchors=[*tuples, tuples[1]])
+    (result,) = edge.take().as_tuples()
+    assert list(result.anchors) == named
+    for i, root in enumerate(named):
+        trees.ledger.init(root, (100 + i) ^ (100 + i + roots) ^ both_of.get(root, 0), SPOUT)
+    calls.ack_rest(tuples)
+    assert trees.settle() is None
+    calls.ack(result)
+    assert trees.settle().done == {SPOUT: named}
 
 
 @both
@@ -389,6 +432,20 @@ def test_a_broken_section_is_refused_or_read_without_other_effects(core, data):
     except CodecError:
         return
     assert sum(map(len, batches.values())) <= len(broken)
+
+
+@both
+@pytest.mark.parametrize("anchors", [{-1: 5}, {1 << 16: -5}])
+def test_a_tree_that_cannot_be_is_refused(core, anchors):
+    src = source(core)
+    whole = core.encode_batches(src, [(7, batch_of(core, src, [["x"]], several=True))], codec)
+    pack = msgspec.msgpack.encode
+    right, wrong = pack([(0, {1 << 16: 5, 2 << 16: 6})]), pack([(0, anchors)])
+    assert right in whole
+    before, after = whole.split(right)
+    broken = before[:-4] + struct.pack("<I", len(wrong)) + wrong + after
+    with pytest.raises(CodecError):
+        core.decode_batches(broken, codec, lambda *_: src)
 
 
 @both
