@@ -33,6 +33,7 @@ from squall_common.names import make_topology_id
 from squall_common.security.credentials import TopologyCredentials, check_credentials
 from squall_common.security.curve import CurveKey
 from squall_common.topology.encryption import has_key
+from squall_common.topology.error_text import headline
 from squall_common.topology.model import Executor, Topology, WorkerSlot
 from squall_common.topology.prepared import prepare
 from squall_common.topology.system import validate_topology
@@ -53,7 +54,7 @@ _ERRORS_KEPT = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ReportedError:
-    """An error of a component, as text: its traceback, with the message at the end."""
+    """An error of a component, as text: what it was given, and the traceback."""
 
     component: str
     text: str
@@ -61,9 +62,8 @@ class ReportedError:
 
     @property
     def headline(self) -> str:
-        """The last line, which names the error."""
-        lines = [line for line in self.text.splitlines() if line.strip()]
-        return lines[-1].strip() if lines else ""
+        """The line that names the error."""
+        return headline(self.text)
 
 
 def deal(executors: Sequence[Executor], slots: Sequence[WorkerSlot]) -> dict[Executor, WorkerSlot]:

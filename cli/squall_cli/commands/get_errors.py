@@ -13,7 +13,7 @@ from squall_cli.cluster.nimbus import call_nimbus
 from squall_cli.options import Settings, json_option, settings_options
 from squall_cli.output import duration, print_json, print_table, printable, say
 from squall_cli.topology_argument import topology_argument
-from squall_common.topology.error_text import split_source
+from squall_common.topology.error_text import headline, split_source
 
 if TYPE_CHECKING:
     from squall_thrift import storm
@@ -33,9 +33,8 @@ class ErrorGroup:
 
     @property
     def headline(self) -> str:
-        """The last line of a traceback, which names the error."""
-        lines = [line for line in self.text.splitlines() if line.strip()]
-        return lines[-1].strip() if lines else ""
+        """The line that names the error."""
+        return headline(self.text)
 
 
 def group_errors(errors: Mapping[str, Sequence[storm.ErrorInfo]]) -> list[ErrorGroup]:

@@ -16,7 +16,7 @@ from squall_cli.cluster.activity import WINDOW_SECS, Activity, activity_of
 from squall_cli.cluster.nimbus import ask_nimbus
 from squall_common.config.options.typed import ClientOptions, TopologyOptions
 from squall_common.telemetry.findings import NEARLY_FULL
-from squall_common.topology.error_text import split_source
+from squall_common.topology.error_text import headline
 
 if TYPE_CHECKING:
     from squall_common.client.nimbus import NimbusClient
@@ -166,8 +166,7 @@ def _component(name: str, stats: storm.ComponentAggregateStats, is_spout: bool) 
 
 
 def _error(error: storm.ErrorInfo) -> LastError:
-    lines = [line.strip() for line in split_source(error.error)[1].splitlines() if line.strip()]
-    return LastError(lines[-1] if lines else "", error.error_time_secs)
+    return LastError(headline(error.error), error.error_time_secs)
 
 
 def _worker(worker: storm.WorkerSummary) -> Worker:

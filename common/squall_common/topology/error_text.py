@@ -5,13 +5,17 @@
       ...
     ValueError: no number
 
-The first line is left out where nothing was given, and the last line names the error.
+The first line is left out where nothing was given. What follows the line that names the error is
+the rest of its message, its notes and what to do about it.
 """
 
 from __future__ import annotations
 
 import re
 
+_TRACEBACK = "Traceback (most recent call last):\n"
+_GROUP_TRACEBACK = "  + Exception Group Traceback (most recent call last):\n"
+_GROUP_MARGIN = "  | "
 _FIRST_LINE = re.compile(r"On ((?:a tuple|\d+ tuple\(s\)) of [^\n]*):\n")
 
 
@@ -24,3 +28,20 @@ def split_source(text: str) -> tuple[str, str]:
     """The description of the component's input, "" if unknown, and the rest of the text."""
     found = _FIRST_LINE.match(text)
     return (found[1], text[found.end() :]) if found else ("", text)
+
+
+def headline(text: str) -> str:
+    """The line that names the error; "" of an empty text.
+
+    It is the line behind the frames of the last traceback. A message without a traceback begins
+    with it.
+    """
+    error = split_source(text)[1]
+    _, found, behind = error.rpartition(_GROUP_TRACEBACK)
+    margin = _GROUP_MARGIN
+    if not found:
+        _, found, behind = error.rpartition(_TRACEBACK)
+        margin = ""
+    lines = [line.removeprefix(margin) for line in behind.splitlines() if line.strip()]
+    named = (line for line in lines if not found or not line.startswith(" "))
+    return next(named, lines[-1] if lines else "").strip()

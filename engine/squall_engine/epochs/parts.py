@@ -28,6 +28,10 @@ from squall_engine.epochs.messages import Name, Shape, TaskName
 # After so many segments a task writes all its state again.
 SEGMENTS_MAX = 100
 _BASE_BYTES_MIN = 65_536  # what is smaller is not worth the care
+_AFTER_A_LOSS = (
+    "restore it from a copy, or start from a savepoint (storm jar --from-savepoint); with another "
+    "topology.state.url the topology begins anew"
+)
 
 
 class Batch(NamedTuple):
@@ -151,7 +155,7 @@ class PartStore:
         except FileNotFoundError:
             raise StateDamagedError(
                 f"{path} is missing in {self._store.url}, and the last epoch is in it",
-                hint="restore it from a copy",
+                hint=_AFTER_A_LOSS,
             ) from None
 
     def load_manifest(self, name: Name) -> Manifest:
@@ -189,7 +193,7 @@ class PartStore:
             except FileNotFoundError:
                 raise StateDamagedError(
                     f"{ref.name} is missing in {self._store.url}, and the last epoch needs it",
-                    hint="restore it from a copy",
+                    hint=_AFTER_A_LOSS,
                 ) from None
 
     def positions_of(self, part: ComponentPart, task: TaskName) -> dict[Hashable, Any]:

@@ -19,8 +19,7 @@ def test_slots_beyond_the_executors_get_none() -> None:
     assert set(deal([Executor(1, 1)], slots).values()) == {slots[0]}
 
 
-def test_the_headline_of_an_error_is_its_last_line() -> None:
-    assert ReportedError("sink", "Traceback:\n  x\nValueError: seven\n\n", 1).headline == (
-        "ValueError: seven"
-    )
+def test_the_headline_of_an_error_names_it() -> None:
+    text = "Traceback (most recent call last):\n  x\nValueError: seven\nin map(int), jobs.py:12\n"
+    assert ReportedError("sink", text, 1).headline == "ValueError: seven"
     assert ReportedError("sink", "", 1).headline == ""

@@ -22,7 +22,7 @@ from squall_common.telemetry.findings import (
     Finding,
     findings,
 )
-from squall_common.topology.error_text import split_source
+from squall_common.topology.error_text import headline
 from squall_thrift import storm
 from squall_ui.live import graph
 from squall_ui.live.beats import WorkerBeats
@@ -382,8 +382,8 @@ def _add_percentiles(
 
 
 def _headline(error: str) -> str:
-    """The line of a traceback that names the error: the last one."""
-    return split_source(error)[1].rstrip().rpartition("\n")[2][-_ERROR_CHARS:].strip()
+    """The line that names an error, in a length for a table."""
+    return headline(error)[:_ERROR_CHARS].strip()
 
 
 def _known_flows(flows: Mapping[Key, Flow | None]) -> Iterable[Flow]:

@@ -356,6 +356,19 @@ def test_a_damaged_file_is_named(tmp_path: Path, what: str) -> None:
         cluster.submit_topology("words", conf(tmp_path), topology())
 
 
+def test_a_missing_part_is_named_with_what_to_do(tmp_path: Path) -> None:
+    run(tmp_path, rows=100)
+    for path in (tmp_path / "words").glob("segments/count/00000/*"):
+        path.unlink()
+    with (
+        LocalCluster() as cluster,
+        pytest.raises(StateDamagedError, match="is missing in") as caught,
+    ):
+        cluster.submit_topology("words", conf(tmp_path), topology())
+    assert "savepoint" in str(caught.value.hint)
+    assert "begins anew" in str(caught.value.hint)
+
+
 # -- what is refused, by name
 
 

@@ -36,7 +36,9 @@ def measured() -> storm.TopologyPageInfo:
     split.common_stats.queue_tuples = 31
     split.specific_stats.bolt.execute_latency = times(0.0123)
     split.specific_stats.bolt.process_latency = times(9.0)
-    split.last_error.error = "Traceback (most recent call last):\n  ...\nValueError: no\n"
+    split.last_error.error = (
+        "Traceback (most recent call last):\n  ...\nValueError: no\nin f(), a.py:1"
+    )
     worker.usage = storm.WorkerUsage(cpu_cores=0.9512, memory_bytes=50_000_000, loop_lag_ms=12.34)
     return ui_structs.topology_page({"lines": lines}, {"split": split}, workers=[worker])
 
