@@ -18,7 +18,16 @@ import struct
 import threading
 import time
 import uuid
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Set,
+)
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import islice
@@ -60,7 +69,6 @@ ABSENT: Any = _Mark("absent")
 SCALARS = frozenset({NoneType, bool, int, float, str, bytes})
 LENGTH = struct.Struct("<I")
 SHOWN_CHARS = 60
-_LOOKED_AT_ONCE = 20_000  # rows of a log
 _PACKED_AT_ONCE = 2_048
 _SECURED_AT_ONCE = 64  # values that are encoded under one lock
 MILLIS = 1000
@@ -77,37 +85,28 @@ class Entry(NamedTuple):
 class Log(Protocol):
     """Entries with plain values that belong to their keys: what a `Hot` has put."""
 
-    def __len__(self) -> int: ...
-
-    def as_dict(self) -> dict[Any, Any]:
-        """The last value of each key."""
+    def __len__(self) -> int:
+        """The number of its rows: a key may have several."""
         ...
 
-    def keys_so_far(self) -> tuple[list[Any], int]:
-        """The keys of the rows, and how many there are: what follows in the list came later. The
-        list may be looked through on another thread."""
+    def found(self, keys: Collection[Any]) -> Iterator[set[Any]]:
+        """Those of these keys that are in the log, some at a time, after about a millisecond each.
+        From any thread: the log may get more meanwhile."""
         ...
 
-    def pack(
-        self,
-        packer: Any,
-        start: int,
-        count: int,
-        others: dict[Any, Any] | None,
-        rest: dict[Any, Any],
-    ) -> None:
-        """Give so many rows to a `RowPacker`, without those of keys that are in `others`. A key may
-        come several times: the last one counts. What the packer does not take is put into `rest`,
-        where there is nothing of a key whose last row it has taken."""
+    def frames(self, dead: Collection[Any]) -> Iterator[tuple[int, bytes]]:
+        """Each key group that has any rows, with these, encoded: without those of `dead` keys. A
+        key may come several times: the last row counts. From any thread, once nothing is put any
+        more."""
         ...
 
 
 class Hot(Protocol):
     """Whoever else reads and writes the entries of a `KeyedState`: see `KeyedState.share`."""
 
-    def renew(self, changed: dict[Any, Any]) -> Log:
-        """A snapshot was taken: begin and return a new log. A key that is in `changed` is put in
-        there, and all others into the log."""
+    def renew(self, changed: dict[Any, Any], groups: int) -> Log:
+        """A snapshot was taken: begin and return a new log, of so many key groups. A key that is in
+        `changed`, or is no row of a log, is put in there, and all others into the log."""
         ...
 
 
@@ -148,9 +147,32 @@ class _Delta:
     """(key, owner): an owner that an entry has no longer; it must go from that one's group."""
     log: Log | None = None  # what is in `values`, too, is later there
 
-    def as_dict(self) -> dict[Hashable, Any]:
-        """The last value of each key."""
-        return {**self.log.as_dict(), **self.values} if self.log else self.values
+
+@dataclass(frozen=True, slots=True)
+class _Together:
+    """What several deltas have changed, one after the other."""
+
+    values: dict[Hashable, Any]  # that no later log has
+    stale: list[tuple[Hashable, Any]]
+    logs: list[tuple[Log, Set[Any]]]
+    """Each with the keys whose rows in it do not count, as they were deleted later or have moved to
+    another group. What is in `values`, too, is later there."""
+
+    @classmethod
+    def of(cls, deltas: Sequence[_Delta]) -> _Together:
+        values: dict[Hashable, Any] = {}
+        for delta in deltas:
+            if delta.log and values:
+                later = set().union(*delta.log.found(values.keys()))
+                values = {key: value for key, value in values.items() if key not in later}
+            values = {**values, **delta.values} if values else delta.values
+        logs: list[tuple[Log, Set[Any]]] = []
+        dead: set[Any] = set()
+        for delta in reversed(deltas):
+            dead = dead.union(key for key, _ in delta.stale) if delta.stale else dead
+            if delta.log:
+                logs.append((delta.log, dead))
+        return cls(values, [one for delta in deltas for one in delta.stale], logs[::-1])
 
 
 class Unstored:
@@ -161,7 +183,7 @@ class Unstored:
     def __init__(self) -> None:
         self._changed: set[Any] = set()
         self._open: set[Any] = set()  # may be in a log
-        self._logs: dict[int, tuple[list[Any], int]] = {}  # by the identity of their lists
+        self._logs: dict[int, Log] = {}  # by their identity
 
     def note(self, keys: Iterable[Any], state: KeyedState) -> None:
         """These keys are asked for."""
@@ -173,16 +195,15 @@ class Unstored:
                 self._open.add(key)
         for delta in deltas:
             if delta.log:
-                rows, count = delta.log.keys_so_far()
-                self._logs[id(rows)] = (rows, count)
+                self._logs[id(delta.log)] = delta.log
 
     def keys(self, pause: Callable[[], object] = lambda: None) -> set[Any]:
-        """Those that have changed, also those of values that the task got since, and may have
-        changed in place. `pause()` is called after about a millisecond, again and again."""
-        for rows, count in self._logs.values():
-            for start in range(0, count, _LOOKED_AT_ONCE):
-                stop = min(start + _LOOKED_AT_ONCE, count)
-                self._changed |= self._open.intersection(rows[start:stop])
+        """Those that have changed, also those that were put since, and those of values that the
+        task got since, and may have changed in place. `pause()` is called after about a
+        millisecond, again and again."""
+        for log in self._logs.values():
+            for some in log.found(self._open):
+                self._changed |= some
                 pause()
         return self._changed
 
@@ -234,7 +255,7 @@ class KeyedState(KeyValueState):
 
     def _shared(self, made: _Hot) -> _Hot:
         self._hot = made
-        self._delta.log = made.renew(self._changed)
+        self._delta.log = made.renew(self._changed, self._max_parallelism)
         return made
 
     # ---- for bolts ----
@@ -458,26 +479,20 @@ class KeyedState(KeyValueState):
         self._delta = _Delta()
         self._changed = self._delta.values
         if self._hot is not None:
-            self._delta.log = self._hot.renew(self._changed)
-        log: Log | None = None
+            self._delta.log = self._hot.renew(self._changed, self._max_parallelism)
         if base:
-            values, stale = self._values.copy(), []
-        elif len(self._unfinished) == 1:
-            first = self._unfinished[0][1]
-            values, stale, log = first.values, first.stale, first.log
+            together = _Together(self._values.copy(), [], [])
         else:
-            values, stale = {}, []
-            for _, delta in self._unfinished:
-                values.update(delta.as_dict())
-                stale += delta.stale
+            together = _Together.of([delta for _, delta in self._unfinished])
+        values = together.values
         snapshot = _Snapshot(
             epoch,
             values,
             owners={key: self._owners[key] for key in values if key in self._owners}
             if self._owners
             else {},
-            stale=stale,
-            log=log,
+            stale=together.stale,
+            logs=together.logs,
             put_at={key: self._put_at[key] for key in values if key in self._put_at}
             if self._put_at
             else {},
@@ -586,7 +601,7 @@ class _Snapshot:
         *,
         owners: Mapping[Hashable, Any],
         stale: Sequence[tuple[Hashable, Any]],
-        log: Log | None = None,
+        logs: Sequence[tuple[Log, Collection[Any]]],
         put_at: Mapping[Hashable, float],
         is_base: bool,
         keys: int,
@@ -596,14 +611,14 @@ class _Snapshot:
     ) -> None:
         self.epoch = epoch
         self.is_base = is_base
-        self.entries = len(values) + (len(log) if log else 0)
+        self.entries = len(values) + sum(len(log) for log, _ in logs)
         self.keys = keys
         self.bound = bound
         self.is_encoded = False
         self._values = values
         self._owners = owners
         self._stale = stale
-        self._log = log
+        self._logs = logs
         self._put_at = put_at
         self._max_parallelism = max_parallelism
         self._registry = registry
@@ -634,14 +649,11 @@ class _Snapshot:
             dead.setdefault(self._group(owner), []).append((key,))
         plain = not (self._owners or self._put_at)
         packer = codec.group_packer(self._max_parallelism)
+        packed: dict[int, list[bytes]] = {}
+        for log, gone in self._logs:
+            for group, frame in log.frames(gone):
+                packed.setdefault(group, []).append(frame)
         # So many at a time, as the interpreter waits for the packer: other threads have their turn.
-        if self._log:
-            others = self._values or None
-            rest: dict[Any, Any] = {}
-            for start in range(0, len(self._log), _PACKED_AT_ONCE):
-                self._log.pack(packer, start, _PACKED_AT_ONCE, others, rest)
-            for row in rest.items():
-                live.setdefault(self._group(row[0]), []).append(row)
         chunks: Iterable[Iterable[tuple[Any, Any]]]
         if plain:
             chunks = packer.add_dict(self._values, _PACKED_AT_ONCE)
@@ -657,12 +669,14 @@ class _Snapshot:
                 else:
                     row = (key, value) if plain else self._full_row(key, value)
                     live.setdefault(group, []).append(row)
-        return self._blocks(dead, packer.frames(), live, changeable, codec)
+        for group, frame in packer.frames().items():
+            packed.setdefault(group, []).append(frame)
+        return self._blocks(dead, packed, live, changeable, codec)
 
     def _blocks(
         self,
         dead: dict[int, list[tuple[Any, ...]]],
-        packed: Mapping[int, bytes],
+        packed: Mapping[int, Sequence[bytes]],
         live: dict[int, list[tuple[Any, ...]]],
         changeable: Sequence[tuple[int, Hashable]],
         codec: RowCodec,
@@ -672,9 +686,11 @@ class _Snapshot:
             gone, rows = dead.get(group), live.get(group)
             first = b"" if gone is None else self._encode(gone, codec)
             frames = blocks[group] = [LENGTH.pack(len(first)), first]
-            for frame in (packed.get(group), rows and self._encode(rows, codec)):
-                if frame:
-                    frames += (LENGTH.pack(len(frame)), frame)
+            for frame in packed.get(group, ()):
+                frames += (LENGTH.pack(len(frame)), frame)
+            if rows:
+                frame = self._encode(rows, codec)
+                frames += (LENGTH.pack(len(frame)), frame)
         for start in range(0, len(changeable), _SECURED_AT_ONCE):
             with self._lock:
                 for group, key in changeable[start : start + _SECURED_AT_ONCE]:

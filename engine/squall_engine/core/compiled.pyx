@@ -25,13 +25,12 @@ from cpython.list cimport PyList_Append, PyList_CheckExact, PyList_GET_ITEM, PyL
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.object cimport Py_EQ, PyObject, PyObject_Hash, PyObject_RichCompareBool
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
-from cpython.set cimport PySet_GET_SIZE
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_CheckExact
-from libc.math cimport log2, sqrt
+from libc.math cimport log2
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcmp, memcpy, memmove, memset
 
 # The format of sections, in C: made of wire_format.py by hatch_build.py.
 include "wire_format.pxi"
@@ -64,6 +63,7 @@ from squall_engine.core.sections import FAILS, RESETS, acker_of, serialize_roots
 from squall_engine.core.values import (
     BUCKETS,
     IN_HAND_WORDS,
+    ROW_BYTES_MAX,
     SAMPLE_EVERY,
     AckerCounts,
     EmitError,
@@ -85,6 +85,8 @@ if sys.byteorder != "little":
 # Of the files that it was compiled from: whoever loads the module compares it.
 SOURCE_HASH = SQUALL_SOURCE_HASH.decode()
 
+cdef object encode_rows = msgspec.msgpack.Encoder().encode
+cdef object decode_rows = msgspec.msgpack.Decoder().decode
 cdef object DEFAULT_STREAM = sys.intern(_DEFAULT_STREAM)
 
 cdef uint64_t ACKER_MASK = (1 << ACKER_INDEX_BITS) - 1
@@ -110,6 +112,7 @@ include "cython/column_wire.pxi"
 include "cython/wire.pxi"
 include "cython/counter.pxi"
 include "cython/grouped.pxi"
+include "cython/change_log.pxi"
 include "cython/tried.pxi"
 include "cython/table_rows.pxi"
 

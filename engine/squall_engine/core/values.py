@@ -18,6 +18,9 @@ ACKER_INDEX_MASK = (1 << ACKER_INDEX_BITS) - 1
 # The words that a bolt notes its current tuple in: root, task, and the other roots.
 IN_HAND_WORDS = 16
 
+# Of a row that a log of changes has packed; what is larger is kept as it is.
+ROW_BYTES_MAX = 1024
+
 # An inbox looks at the size of a tuple once in so many batches.
 SAMPLE_EVERY = 16
 

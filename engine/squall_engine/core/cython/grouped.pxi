@@ -9,6 +9,16 @@ cdef inline uint8_t* put_number(uint8_t* at, uint8_t head, uint64_t number, int 
     return at + 1 + size
 
 
+cdef inline Py_ssize_t array_head(uint8_t* head, Py_ssize_t count) noexcept:
+    """Begin an array of so many. Returns the size of that."""
+    if count < 16:
+        head[0] = <uint8_t>(0x90 | count)
+        return 1
+    if count < 65536:
+        return put_number(head, 0xDC, count, 2) - head
+    return put_number(head, 0xDD, count, 4) - head
+
+
 @cython.final
 cdef class GroupPacker:
     cdef Py_ssize_t groups
@@ -186,19 +196,12 @@ cdef class GroupPacker:
         cdef dict found = {}
         cdef Py_ssize_t group
         cdef uint8_t[5] head
-        cdef Py_ssize_t size, count
+        cdef Py_ssize_t size
         for group in range(self.groups):
             buffer = self.packed[group]
             if buffer is None:
                 continue
-            count = self.counts[group]
-            if count < 16:
-                head[0] = <uint8_t>(0x90 | count)
-                size = 1
-            elif count < 65536:
-                size = put_number(head, 0xDC, count, 2) - head
-            else:
-                size = put_number(head, 0xDD, count, 4) - head
+            size = array_head(head, self.counts[group])
             found[group] = (<char*>head)[:size] + buffer
             self.packed[group] = None
         return found

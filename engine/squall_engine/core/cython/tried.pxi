@@ -1,23 +1,5 @@
 # Calls that take effect as a whole or not at all, and the state that they change: see `pure.tried`.
 
-cdef extern from *:
-    """
-    #if defined(__GNUC__) || defined(__clang__)
-    #define squall_prefetch(place) __builtin_prefetch(place)
-    #else
-    #define squall_prefetch(place) ((void)(place))
-    #endif
-    """
-    void prefetch "squall_prefetch"(const void*) noexcept
-
-cdef Py_ssize_t AHEAD = 8
-cdef Py_ssize_t LOG_SLOTS_MIN = 256
-cdef Py_ssize_t LOG_SLOTS_MAX = 1 << 16
-cdef Py_ssize_t LOG_WAYS = 4  # slots in which a key may be: half a line of the cache
-cdef Py_ssize_t LOG_ROWS_MIN = 1 << 16
-cdef uint64_t SPREAD = 0x9E3779B97F4A7C15U  # keys with a common factor, too, get slots of their own
-
-
 cdef inline bint is_plain_key(object key) noexcept:
     """Whether its hash and its equality run no code of users."""
     return PyUnicode_CheckExact(key) or PyLong_CheckExact(key) or PyBytes_CheckExact(key)
@@ -42,163 +24,11 @@ cdef inline bint is_plain_value(object value) noexcept:
     )
 
 
-cdef inline uint64_t spread_of(object key) except? 0:
-    """The hash of a plain key; its upper bits differ where those of the hash are the same."""
-    return <uint64_t>PyObject_Hash(key) * SPREAD
-
-
 cdef inline bint same_key(object one, object other) except -1:
     """Of plain keys."""
     if one is other:
         return True
     return type(one) is type(other) and PyObject_RichCompareBool(one, other, Py_EQ)
-
-
-@cython.final
-cdef class ChangeLog:
-    cdef list keys
-    cdef list values
-    cdef uint64_t* slots  # by hash: 32 bits of it, and where the key is, plus one; 0: nothing
-    cdef Py_ssize_t slot_count
-    cdef int shift
-    cdef Py_ssize_t rows_max
-
-    def __cinit__(self):
-        self.keys = []
-        self.values = []
-        self.rows_max = LOG_ROWS_MIN
-        self.size_slots(LOG_SLOTS_MIN)
-
-    def __dealloc__(self):
-        free(self.slots)
-
-    def __len__(self):
-        return PyList_GET_SIZE(self.keys)
-
-    cdef int size_slots(self, Py_ssize_t count) except -1:
-        cdef uint64_t* slots = <uint64_t*>calloc(count, sizeof(uint64_t))
-        cdef Py_ssize_t i
-        if slots is NULL:
-            raise MemoryError
-        free(self.slots)
-        self.slots = slots
-        self.slot_count = count
-        self.shift = 64
-        while count > 1:
-            self.shift -= 1
-            count >>= 1
-        # The newest first: an older row of a key must not be found in its place.
-        for i in range(PyList_GET_SIZE(self.keys) - 1, -1, -1):
-            self.enter_older(spread_of(<object>PyList_GET_ITEM(self.keys, i)), i)
-        return 0
-
-    cdef inline uint64_t* ways(self, uint64_t spread) noexcept:
-        """The first of the slots in which a key may be."""
-        return self.slots + (<Py_ssize_t>(spread >> self.shift) & ~(LOG_WAYS - 1))
-
-    cdef inline void enter(self, uint64_t spread, Py_ssize_t row) noexcept:
-        """Note where a key is, in a free slot, or instead of the row that is oldest."""
-        cdef uint64_t* ways = self.ways(spread)
-        cdef Py_ssize_t i, oldest = 0
-        for i in range(LOG_WAYS):
-            if <uint32_t>ways[i] < <uint32_t>ways[oldest]:  # 0, if it is free
-                oldest = i
-        ways[oldest] = (spread << 32) | <uint64_t>(row + 1)
-
-    cdef inline void enter_older(self, uint64_t spread, Py_ssize_t row) noexcept:
-        """Note where a key is, if there is a free slot, and nothing that may be a newer row of the
-        same key."""
-        cdef uint64_t* ways = self.ways(spread)
-        cdef Py_ssize_t i
-        for i in range(LOG_WAYS):
-            if ways[i] == 0:
-                ways[i] = (spread << 32) | <uint64_t>(row + 1)
-                return
-            if <uint32_t>(ways[i] >> 32) == <uint32_t>spread:
-                return
-
-    cdef int note(self, object key, object value, Py_ssize_t key_count) except -1:
-        """A plain key, one of so many, has this value from now on."""
-        cdef uint64_t spread = spread_of(key)
-        cdef uint64_t* ways
-        cdef Py_ssize_t i, at, count = PyList_GET_SIZE(self.keys)
-        # Before it is looked for: a new table may have a row of it that the old one has lost.
-        if count >= self.rows_max:
-            if count >= LOG_ROWS_MIN + 2 * key_count or self.has_repeats():
-                self.compact()
-                count = PyList_GET_SIZE(self.keys)
-            else:
-                self.rows_max = min(2 * count, LOG_ROWS_MIN + 2 * key_count)
-        elif 2 * count >= self.slot_count and self.slot_count < LOG_SLOTS_MAX:
-            self.size_slots(4 * self.slot_count)
-        ways = self.ways(spread)
-        for i in range(LOG_WAYS):
-            if ways[i] == 0:
-                break
-            # This rules out most other keys without a look at them: they lie anywhere in memory.
-            if <uint32_t>(ways[i] >> 32) == <uint32_t>spread:
-                at = <Py_ssize_t><uint32_t>ways[i] - 1
-                if same_key(<object>PyList_GET_ITEM(self.keys, at), key):
-                    self.values[at] = value
-                    return 0
-        self.keys.append(key)
-        self.values.append(value)
-        self.enter(spread, count)
-        return 0
-
-    cdef int compact(self) except -1:
-        """Leave out what was replaced: keys whose slot another one has taken are here twice."""
-        cdef dict found = dict(zip(self.keys, self.values))
-        self.keys = list(found)
-        self.values = list(found.values())
-        self.rows_max = LOG_ROWS_MIN + 2 * PyList_GET_SIZE(self.keys)
-        self.size_slots(self.slot_count)
-        return 0
-
-    cdef bint has_repeats(self) except -1:
-        """Whether about half of the rows are of keys that come again, as far as some of them say.
-        Of 4 √n rows of n, 8 pairs have the same key if each key has two rows, and none if all
-        keys differ."""
-        cdef Py_ssize_t count = PyList_GET_SIZE(self.keys), i
-        cdef Py_ssize_t looked_at = <Py_ssize_t>(4 * sqrt(<double>count))
-        cdef Py_ssize_t step = count // looked_at  # one row of each so many, by chance
-        cdef uint64_t chance = <uint64_t>count
-        cdef set found = set()
-        for i in range(looked_at):
-            chance = chance * 6364136223846793005U + 1442695040888963407U
-            found.add(self.keys[i * step + <Py_ssize_t>((chance >> 33) % <uint64_t>step)])
-        return looked_at - PySet_GET_SIZE(found) >= 8
-
-    def as_dict(self):
-        return dict(zip(self.keys, self.values))
-
-    def keys_so_far(self):
-        # Its first rows keep their keys: a log that leaves out rows begins a new list.
-        return self.keys, PyList_GET_SIZE(self.keys)
-
-    def pack(
-        self,
-        GroupPacker packer not None,
-        Py_ssize_t start,
-        Py_ssize_t count,
-        dict others,
-        dict rest not None,
-    ):
-        cdef Py_ssize_t i, stop = min(start + count, PyList_GET_SIZE(self.keys))
-        cdef Py_ssize_t last = PyList_GET_SIZE(self.keys) - 1
-        cdef object key, value
-        for i in range(start, stop):
-            # They lie anywhere in memory: the processor fetches some at once.
-            prefetch(PyList_GET_ITEM(self.keys, min(i + AHEAD, last)))
-            prefetch(PyList_GET_ITEM(self.values, min(i + AHEAD, last)))
-            key = <object>PyList_GET_ITEM(self.keys, i)
-            if others is not None and key in others:
-                continue
-            value = <object>PyList_GET_ITEM(self.values, i)
-            if not packer.add_row(key, value):
-                rest[key] = value
-            elif PyDict_Size(rest):
-                rest.pop(key, None)  # or the older value would come after this one
 
 
 @cython.final
@@ -304,12 +134,12 @@ cdef class HotState:
         self.current = no_key
         self.before = []
         self.changed = {}
-        self.log = ChangeLog()
+        self.log = ChangeLog(1)
         self.of_batches = of_batches
 
-    def renew(self, dict changed not None):
+    def renew(self, dict changed not None, Py_ssize_t groups):
         self.changed = changed
-        self.log = ChangeLog()
+        self.log = ChangeLog(groups)
         return self.log
 
     cdef inline bint is_hot(self, object key) except -1:
@@ -369,10 +199,10 @@ cdef class HotState:
                     self.first_value = old
                 self.last_key = None
                 self.values[key] = value
-                if PyDict_Size(self.changed) and key in self.changed:
+                if (
+                    PyDict_Size(self.changed) and key in self.changed
+                ) or not self.log.note(key, value, PyDict_Size(self.values)):
                     self.changed[key] = value
-                else:
-                    self.log.note(key, value, PyDict_Size(self.values))
                 if self.look is not None and PyDict_Size(self.values) > self.values_max:
                     self.make_room()
                 return

@@ -8,6 +8,7 @@ underscore are shared within this package alone.
 from squall_common.component.metrics.instruments import Counter
 from squall_engine.core.pure.acking import Ledger, PendingRoots
 from squall_engine.core.pure.bolts import BoltCalls, CarefulCalls
+from squall_engine.core.pure.change_log import ChangeLog
 from squall_engine.core.pure.columns import ColumnCalls, Columns
 from squall_engine.core.pure.emitting import Emitter
 from squall_engine.core.pure.grouped import GroupPacker
@@ -17,7 +18,7 @@ from squall_engine.core.pure.runs import TimedRuns
 from squall_engine.core.pure.spouts import SpoutCalls, TurnState
 from squall_engine.core.pure.table_rows import TableBatch, TableRows
 from squall_engine.core.pure.trees import Trees
-from squall_engine.core.pure.tried import ChangeLog, HotState, KeyFinder, PositionedEmit, Trial
+from squall_engine.core.pure.tried import HotState, KeyFinder, PositionedEmit, Trial
 from squall_engine.core.pure.tuples import Batch, Source, Tuple, tick_source
 from squall_engine.core.pure.wire import decode_batches, encode_batches
 

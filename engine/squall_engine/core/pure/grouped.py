@@ -28,9 +28,9 @@ class GroupPacker:
         keys."""
         taken, groups = self._rows, len(self._rows)
         if _VALUES.issuperset(map(type, chain.from_iterable(rows))):
-            rest = [row for row in rows if not _fits(row)]
+            rest = [row for row in rows if not fits(row)]
         else:
-            rest = [row for row in rows if not (type(row[1]) in _VALUES and _fits(row))]
+            rest = [row for row in rows if not (type(row[1]) in _VALUES and fits(row))]
         left = set(map(id, rest))
         for row in rows:
             if id(row) not in left:
@@ -51,7 +51,7 @@ class GroupPacker:
         return found
 
 
-def _fits(row: tuple[Any, Any]) -> bool:
+def fits(row: tuple[Any, Any]) -> bool:
     """Whether msgpack has the numbers and the text of a row of these types."""
     if type(row[0]) not in _KEYS or row[0] != row[0]:
         return False

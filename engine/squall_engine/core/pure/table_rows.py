@@ -10,7 +10,7 @@ import msgspec
 
 from squall_common.component.groupings import stable_hash
 from squall_common.state.disk.keys import is_digest, key_bytes
-from squall_engine.core.pure.grouped import _fits
+from squall_engine.core.pure.grouped import fits
 
 _GROUP = struct.Struct("<i")
 _KEYS = frozenset({str, int, bytes})
@@ -35,7 +35,7 @@ class TableRows:
         kind = type(key)
         if kind not in _KEYS or (kind is int and not -_INT_MAX <= key < _INT_MAX):
             return None
-        if not _fits((key, None)):  # a lone surrogate
+        if not fits((key, None)):  # a lone surrogate
             return None
         name = key_bytes(key)
         return None if is_digest(name) else name
@@ -86,7 +86,7 @@ class TableBatch:
             if skipped and key in skipped:
                 continue
             name = self._rows.name(key)
-            if name is None or type(value) not in _VALUES or not _fits(row):
+            if name is None or type(value) not in _VALUES or not fits(row):
                 rest.append(row)
                 continue
             group = _GROUP.pack(stable_hash(key) % self._rows._groups)

@@ -1,17 +1,12 @@
 """Calls that take effect as a whole or not at all, and the state that they change.
 
-    Trial      one call: what it emits is held until it returns, and what it has changed is undone
-               if it fails
-    KeyFinder  the key of a tuple, under which its state is used
-    HotState   what nearly all calls do with keyed state: get and put plain values under the key of
-               the tuple. All else it leaves to the state that knows the rest
-    ChangeLog  what such calls have put since the last snapshot
-    PositionedEmit   what a spout emits, with the position behind it
-
-The log is written in order, and not by key, as a dict of a million keys costs a put more than all
-else does. A table of a fixed size finds most of what is put again; the log leaves out the rest when
-it has twice as many rows as the state has keys, or when some of its rows show that about half of
-all come again.
+Trial      one call: what it emits is held until it returns, and what it has changed is undone
+           if it fails
+KeyFinder  the key of a tuple, under which its state is used
+HotState   what nearly all calls do with keyed state: get and put plain values under the key of
+           the tuple. All else it leaves to the state that knows the rest
+           (what they have put is noted in a `ChangeLog`)
+PositionedEmit   what a spout emits, with the position behind it
 """
 
 from __future__ import annotations
@@ -22,7 +17,7 @@ from typing import Any
 
 from squall_common.names import DEFAULT_STREAM
 from squall_common.state.keyed import Beyond
-from squall_engine.core.pure.grouped import GroupPacker
+from squall_engine.core.pure.change_log import ChangeLog
 from squall_engine.core.pure.tuples import Source, Tuple
 
 _KEYS = frozenset({str, int, bytes})
@@ -30,43 +25,6 @@ _VALUES = frozenset({NoneType, bool, int, float, str, bytes})
 
 Held = list[tuple[Callable[..., object] | None, Any]]
 """Calls with their arguments; None: the task's plain emit, with the values."""
-
-
-class ChangeLog:
-    """Keys with their last values: the rows of a snapshot, in about the order of their puts."""
-
-    def __init__(self) -> None:
-        self._values: dict[Hashable, Any] = {}
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def _note(self, key: Hashable, value: Any) -> None:
-        """A plain key has this value from now on."""
-        self._values[key] = value
-
-    def as_dict(self) -> dict[Any, Any]:
-        """The last value of each key."""
-        return dict(self._values)
-
-    def keys_so_far(self) -> tuple[list[Any], int]:
-        """The keys of the rows, and how many there are: what follows in the list came later. The
-        list may be looked through on another thread."""
-        keys = list(self._values)
-        return keys, len(keys)
-
-    def pack(
-        self,
-        packer: GroupPacker,
-        start: int,
-        count: int,
-        others: dict[Any, Any] | None,
-        rest: dict[Any, Any],
-    ) -> None:
-        """Give so many rows to the packer, without those of keys that are in `others`. What it does
-        not take is put into `rest`, where there is nothing of a key whose last row it has taken."""
-        rows = list(self._values.items())[start : start + count]
-        rest.update(packer.add([row for row in rows if others is None or row[0] not in others]))
 
 
 class KeyFinder:
@@ -123,17 +81,17 @@ class HotState:
         self._absent = absent
         self._no_key = no_key
         self._changed: dict[Any, Any] = {}
-        self._log = ChangeLog()
+        self._log = ChangeLog(1)
         self._before: list[Any] = []  # key, value or absent, one after the other
         self._under_way = self._slow_knows = False
         self._current: Any = no_key
         self._batch: Any = None
 
-    def renew(self, changed: dict[Any, Any]) -> ChangeLog:
-        """A snapshot was taken. Begin and return a new log, beside the dict of all other changes:
-        a key that is in there is put in there."""
+    def renew(self, changed: dict[Any, Any], groups: int) -> ChangeLog:
+        """A snapshot was taken. Begin and return a new log, of so many key groups, beside the dict
+        of all other changes: a key that is in there is put in there."""
         self._changed = changed
-        self._log = ChangeLog()
+        self._log = ChangeLog(groups)
         return self._log
 
     def _is_hot(self, key: Any) -> bool:
@@ -167,10 +125,8 @@ class HotState:
             if beyond is None or old is not self._absent:  # that one counts its keys
                 self._before += (key, old)
                 self._values[key] = value
-                if key in self._changed:
+                if key in self._changed or not self._log._note(key, value):
                     self._changed[key] = value
-                else:
-                    self._log._note(key, value)
                 if beyond is not None and len(self._values) > beyond.values_max:
                     beyond.make_room()
                 return

@@ -176,11 +176,10 @@ def test_what_is_on_disk_is_put_without_the_slow_state_and_bounded(
         hot.put(key, -key)
         hot.end()
         assert len(state.newer_keys()) <= 20
-    log = state._delta.log
-    assert log is not None
     assert not state._changed
-    assert log.as_dict() == {key: -key for key in range(200)}
-    assert dict(state.items()) == log.as_dict()
+    expected = {key: -key for key in range(200)}
+    assert dict(state.items()) == expected
+    assert restored(state.snapshot(2)) == expected
     assert len(hot) == 200
 
 
@@ -301,20 +300,93 @@ def test_a_log_is_bounded_by_the_keys_in_it_also_in_a_large_state(core: ModuleTy
 
 
 @pytest.mark.parametrize("core", cores[1:])  # the log of the reference is a dictionary
-def test_a_log_of_keys_that_all_differ_is_not_written_again(core: ModuleType) -> None:
-    state = Task(core, batches=False)
-    for key in range(1_000):
-        state.hot.begin(key)
-        state.hot.put(key, key)
-        state.hot.end()
-    log = state.inner._delta.log
+def test_a_log_of_keys_that_nearly_all_differ_is_not_looked_through_again(core: ModuleType) -> None:
+    task, count = Task(core, batches=False), 250_000
+    for key in range(count):
+        put_alone(task, key, 1)
+    log = task.inner._delta.log
     assert log is not None
-    rows, _ = log.keys_so_far()
-    for key in range(1_000, 150_000):
-        state.hot.begin(key)
-        state.hot.put(key, key)
-        state.hot.end()
-    assert log.keys_so_far()[0] is rows
+    assert len(log) == count
+    some = range(count - 5_000, count)  # they came too late for the table that finds keys again
+    for key in some:
+        put_alone(task, key, 2)
+    assert len(log) == count + len(some)
+    assert restored(task.inner.snapshot(1)) == {
+        **dict.fromkeys(range(count), 1),
+        **dict.fromkeys(some, 2),
+    }
+
+
+@pytest.mark.parametrize("core", cores)
+def test_a_log_knows_its_keys_however_they_are_kept(core: ModuleType) -> None:
+    """In its table, and as rows; also those that are equal to one of another type."""
+    count = 150_000
+    log = core.HotState(
+        KeyedState(GROUPS, CODEC), {}, {}, absent=ABSENT, no_key=NO_KEY
+    ).renew({}, GROUPS)  # fmt: skip
+    assert list(log.frames(())) == []
+    task = Task(core, batches=False)
+    for key in range(count):
+        put_alone(task, key, key)
+    log = task.inner._delta.log
+    assert log is not None
+
+    def found(*keys: Any) -> set[Any]:
+        return set().union(*log.found(set(keys)))
+
+    asked = [0, 7, count - 1, count, "7", b"7", "k" * 2_000]
+    assert found(*asked) == {0, 7, count - 1}
+    assert found(2.0, count - 2.0, 0.5, ("no", "key")) == {2.0, count - 2.0}
+    kept = set(range(count)) - {0, 7, 100_000, count - 1}
+    for dead in ({0, 7, 100_000, count - 1, "no"}, {0, 7.0, 100_000.0, count - 1, ("no",)}):
+        rows = [row for _, frame in log.frames(dead) for row in CODEC.decode_rows(frame)]
+        assert {key for key, _ in rows} == kept
+
+
+@pytest.mark.parametrize("core", cores)
+def test_rows_of_every_size_and_type_are_found_again(core: ModuleType) -> None:
+    """Behind enough others that they get no place in the table of keys."""
+    keys: list[Any] = [letter * size for size in (0, 1, 31, 32, 255, 256, 900) for letter in "aé"]
+    keys += [key.encode() for key in keys]
+    keys += [0, 127, 128, 255, 256, 65_535, 65_536, 2**32 - 1, 2**32, 2**63, 2**64 - 1]
+    keys += [-1, -32, -33, -128, -129, -32_768, -32_769, -(2**31), -(2**31) - 1, -(2**63)]
+    values = [None, True, False, 0.5, *keys, "\ud800", 2**64, "long" * 1_000, "last"]
+    task, others = Task(core, batches=False), range(1_000_000, 1_120_000)
+    for key in others:
+        put_alone(task, key, None)
+    expected = dict.fromkeys(others)
+    for turn, value in enumerate(values):
+        for key in keys[turn % 3 :: 3]:
+            put_alone(task, key, value)
+            expected[key] = value
+    assert restored(task.inner.snapshot(1)) == expected
+
+
+@pytest.mark.parametrize("core", cores)
+def test_snapshots_that_were_given_up_are_together_in_the_next(core: ModuleType) -> None:
+    """What came last counts: of rows, of values that can be changed, of deletions."""
+    task = Task(core, batches=False)
+
+    def put(key: Any, value: Any) -> None:
+        put_alone(task, key, value)
+
+    def delete(key: Any) -> None:
+        task.hot.begin(key)
+        task.hot.delete(key)
+        task.hot.end()
+
+    for key in ("list, row", "row, deleted", "row, row", "list, deleted", "deleted, row", "row"):
+        put(key, [1] if key.startswith("list") else 1)
+    delete("deleted, row")
+    task.inner.snapshot(1)
+    for key in ("list, row", "row, row", "deleted, row"):
+        put(key, 2)
+    delete("row, deleted")
+    delete("list, deleted")
+    task.inner.snapshot(2)
+    put("new", 3)
+    expected = {"list, row": 2, "row, row": 2, "deleted, row": 2, "row": 1, "new": 3}
+    assert restored(task.inner.snapshot(3)) == expected
 
 
 @pytest.mark.parametrize("core", cores)
