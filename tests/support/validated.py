@@ -19,7 +19,8 @@ TRANSPORT = (
     "_on_ring_open", "_on_ring_room", "_on_ring_lost", "_on_ring_data", "_poll_rings",
 )  # fmt: skip
 LINK = (
-    "queue", "grant", "next_frame", "sent", "receive", "confirm", "take", "tick", "connected",
+    "queue", "grant", "next_frame", "next_data", "sent", "sent_data", "receive", "receive_data",
+    "confirm", "take", "tick", "connected",
 )  # fmt: skip
 CHILD = (
     "started", "start_failed", "pid_received", "heard", "asked", "answered", "killed", "exited",

@@ -136,9 +136,10 @@ class Accounts(dict[int, Account]):
     """The accounts of one worker, in one pair of sessions, by task here. Each is made when it is
     first asked for."""
 
-    __slots__ = ("due", "windows")
+    __slots__ = ("due", "sessions", "windows")
 
-    def __init__(self) -> None:
+    def __init__(self, sessions: object) -> None:
+        self.sessions = sessions
         self.windows: Mapping[int, int] = {}  # in bytes, by task
         self.due: dict[int, Account] = {}  # those for which a grant is due
 
@@ -161,7 +162,6 @@ class Inflow:
 
     def __init__(self) -> None:
         self._windows: Mapping[WorkerSlot, Mapping[int, int]] = {}
-        self._sessions: dict[WorkerSlot, object] = {}
         self._accounts: dict[WorkerSlot, Accounts] = {}
 
     def set_windows(self, windows: Mapping[WorkerSlot, Mapping[int, int]]) -> None:
@@ -174,16 +174,16 @@ class Inflow:
     def session_began(self, slot: WorkerSlot, sessions: object) -> None:
         """Count from zero for a new pair of sessions with a worker. What came in the previous pair
         keeps its account, which is no longer granted from."""
-        self._sessions[slot] = sessions
-        accounts = self._accounts[slot] = Accounts()
+        accounts = self._accounts[slot] = Accounts(sessions)
         accounts.set_windows(self._windows.get(slot, {}))
 
     def accounts_of(self, slot: WorkerSlot, sessions: object) -> Accounts:
         """Where to count what has arrived from a worker in a pair of sessions. Those of a previous
         pair are not kept, and nothing is granted from them."""
-        if slot in self._sessions and self._sessions[slot] == sessions:
-            return self._accounts[slot]
-        return Accounts()
+        accounts = self._accounts.get(slot)
+        if accounts is not None and accounts.sessions == sessions:
+            return accounts
+        return Accounts(sessions)
 
     def due(self) -> Iterable[tuple[WorkerSlot, list[Account]]]:
         """The accounts for which a grant is due now."""

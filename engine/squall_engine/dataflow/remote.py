@@ -24,13 +24,14 @@ Reject = Callable[[str, int, Exception, Collection[int]], None]
 
 
 class Outbound:
-    """The sections with tuples that leave for one worker at the end of the turn."""
+    """The sections that leave for one worker at the end of the turn."""
 
-    __slots__ = ("columns", "sections", "slot")
+    __slots__ = ("columns", "others", "sections", "slot")
 
     def __init__(self, slot: WorkerSlot) -> None:
         self.slot = slot
-        self.sections: list[bytes] = []
+        self.sections: list[bytes] = []  # with tuples
+        self.others: list[bytes] = []
         self.columns = False  # it understands them
 
 
@@ -53,7 +54,6 @@ class Exchange:
         self._transport = transport
         self.reject = reject
         self._outbound: dict[WorkerSlot, Outbound] = {}
-        self._others: dict[WorkerSlot, list[bytes]] = {}
         self._ahead: dict[WorkerSlot, list[bytes]] = {}
         self._sources: dict[tuple[int, str], Source | None] = {}
         self.routes: dict[int, WorkerSlot] = {}
@@ -68,8 +68,8 @@ class Exchange:
     @property
     def is_empty(self) -> bool:
         fenced = self.fence is not None and self.fence.has_barriers
-        tuples = any(outbound.sections for outbound in self._outbound.values())
-        return not (tuples or self._others or self._ahead or fenced)
+        sections = any(out.sections or out.others for out in self._outbound.values())
+        return not (sections or self._ahead or fenced)
 
     def outbound(self, slot: WorkerSlot) -> Outbound:
         """What leaves for a worker."""
@@ -146,7 +146,7 @@ class Exchange:
 
     def send(self, slot: WorkerSlot, section: bytes) -> None:
         """Send a section to the engine of another worker."""
-        self._others.setdefault(slot, []).append(section)
+        self.outbound(slot).others.append(section)
 
     def send_ahead(self, slot: WorkerSlot, section: bytes) -> None:
         """Send a section to the engine of another worker, so that it arrives before the tuples of
@@ -158,44 +158,43 @@ class Exchange:
         roots time out."""
         slot = self.routes.get(self._plan.acker_tasks[index])
         if slot is not None:
-            self._others.setdefault(slot, []).extend(sections)
+            self.outbound(slot).others += sections
 
     def answer(self, kind: int, task: int, roots: Sequence[int]) -> None:
         """Notify a spout task on another worker what became of its roots. Without a route the
         answer is lost, and the roots time out."""
         slot = self.routes.get(task)
         if slot is not None:
-            self._others.setdefault(slot, []).append(serialize_roots(kind, task, roots))
+            self.outbound(slot).others.append(serialize_roots(kind, task, roots))
 
     def flush(self) -> None:
         """Hand everything to the transport, in one call for each peer. Tuples, which have credit,
         come first."""
-        if self._transport is None or self.is_empty:
-            return
-        if self.fence is not None and not self.fence.is_open:
+        transport, fence = self._transport, self.fence
+        if transport is None or (fence is not None and (self.is_empty or not fence.is_open)):
             return
         if self._ahead:
             ahead, self._ahead = self._ahead, {}
             for slot, sections in ahead.items():
-                self._transport.send(slot, sections)
-        tuples: dict[WorkerSlot, list[bytes]] = {}
-        for outbound in self._outbound.values():
-            if outbound.sections:
-                tuples[outbound.slot], outbound.sections = outbound.sections, []
-        others, self._others = self._others, {}
-        if self.fence is not None:
-            for slot in dict.fromkeys([*tuples, *self.fence.waiting(), *others]):
+                transport.send(slot, sections)
+        fenced: list[WorkerSlot] = []
+        if fence is not None:
+            fenced = fence.waiting()
+            for slot in fenced:
+                self.outbound(slot)
+        # (Where a section is dropped, its trees fail, and that may have something to send.)
+        for outbound in [*self._outbound.values()]:
+            sections, others = outbound.sections, outbound.others
+            if not (sections or others or fenced):
+                continue
+            if fence is not None and (sections or others or outbound.slot in fenced):
                 # Barriers count as credited: without them, no credit would help.
-                sections = self.fence.enclose(slot, tuples.pop(slot, []))
-                credited = len(sections)
-                self._transport.send(slot, sections + others.pop(slot, []), credited)
-            return
-        for slot, sections in tuples.items():
+                sections = fence.enclose(outbound.slot, sections)
+            outbound.sections, outbound.others = [], []
             credited = len(sections)
-            sections += others.pop(slot, ())
-            self._transport.send(slot, sections, credited)
-        for slot, sections in others.items():
-            self._transport.send(slot, sections)
+            sections += others
+            if sections:
+                transport.send(outbound.slot, sections, credited)
 
     # -- arriving --
 

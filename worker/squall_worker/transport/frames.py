@@ -75,6 +75,9 @@ SECTIONS_MAX = 0xFFFF
 
 
 FrameParts = tuple[bytes, tuple[bytes, ...], int]  # what `Frame.of_parts` takes
+# Of a data frame whose sessions are known, without grants and flags: sequence, acknowledgement,
+# sections, and the bytes of these with their lengths.
+DataParts = tuple[int, int, tuple[bytes, ...], int]
 
 
 class FrameError(ValueError):
@@ -249,6 +252,14 @@ class Frame(NamedTuple):
                 else ""
             )
         )
+
+
+def data_head(topology: bytes, slot: WorkerSlot, sender: Session, receiver: Session) -> bytes:
+    """What the data frames without grants and flags of a pair of sessions begin with, up to their
+    first section. Sequence, acknowledgement, length and number of sections are not filled in."""
+    frame = Frame(Kind.DATA, topology, slot, sender, receiver, 0, 0, sections=(b"",))
+    header, node, *_ = frame.parts()
+    return header + node
 
 
 def _sections_in(data: bytes, position: int, count: int) -> tuple[bytes, ...]:

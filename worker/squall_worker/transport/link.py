@@ -133,6 +133,7 @@ class Link:
 
         self.state = State.UNKNOWN
         self.peer_session: Session | None = None  # None exactly in UNKNOWN
+        self.sessions = (session, NO_SESSION)  # the current pair: ours and the peer's
         self._drained = False  # nothing of `peer_session` is missing; True only in LEFT
         self._story = Story()
 
@@ -254,16 +255,40 @@ class Link:
             return None
         return self._frame(Kind.IDLE if state is _STANDING else Kind.GREETING, self._sent_max)
 
+    def next_data(self, now: float) -> tuple[int, int, list[bytes]] | None:
+        """Sequence, acknowledgement and sections of the frame to send now, if it is a data frame
+        that has neither grants nor flags: then this costs less than `next_frame`."""
+        if self._owed is _GAP or self._grants_due or now >= self._repeat_at:
+            return None
+        cursor = self._cursor
+        unsent = self._frames.get(cursor)
+        if unsent is None or unsent.more:
+            return None
+        return cursor, self._taken, unsent.sections
+
+    def sent_data(self, now: float) -> None:
+        """The ring took what `next_data` returned."""
+        self._sent_data(self._cursor)
+        self._owed = _NOTHING
+        self._ack_at = None
+        self._taken_bytes = 0
+        self._sent_at = now
+
+    def _sent_data(self, sequence: int) -> None:
+        self.counts.frames_sent += 1
+        if sequence <= self._sent_max:
+            self.counts.frames_resent += 1
+        else:
+            self._sent_max = sequence
+            self._probe_secs = PROBE_SECS
+        self._cursor = sequence + 1
+
     def sent(self, frame: Frame, now: float) -> None:
         """The socket took `frame`."""
-        self.counts.frames_sent += 1
         if frame.kind is Kind.DATA:
-            if frame.sequence <= self._sent_max:
-                self.counts.frames_resent += 1
-            else:
-                self._sent_max = frame.sequence
-                self._probe_secs = PROBE_SECS
-            self._cursor = frame.sequence + 1
+            self._sent_data(frame.sequence)
+        else:
+            self.counts.frames_sent += 1
         for grant in frame.grants:
             if self._grants_due.get(grant.task) is grant:
                 del self._grants_due[grant.task]
@@ -305,11 +330,6 @@ class Link:
         """Whether a frame of the peer's current session has arrived for ours, even if that has left
         since."""
         return self.state is _STANDING or self.state is _LEFT
-
-    @property
-    def sessions(self) -> tuple[Session, Session]:
-        """The current pair: ours and the peer's."""
-        return (self.session, self.peer_session or NO_SESSION)
 
     def receive(self, frame: Frame, now: float) -> list[Event]:
         """Take a frame of this peer's slot; returns the resulting events, in order."""
@@ -360,6 +380,32 @@ class Link:
                 self._leave(frame, now, events)
         return events
 
+    def receive_data(
+        self,
+        sequence: int,
+        acknowledged: int,
+        sections: tuple[bytes, ...],
+        size_bytes: int,
+        now: float,
+    ) -> Delivered | None:
+        """Take a data frame of the current pair of sessions, without grants and flags, if it is the
+        next in order; `size_bytes`: of its sections, with their lengths. None: it is for `receive`,
+        and nothing was done."""
+        if (
+            sequence != self._received + 1
+            or acknowledged > self._sent_max
+            or self._parts
+            or self.state is not _STANDING
+        ):
+            return None
+        self.counts.frames_received += 1
+        self._heard_at = now
+        if acknowledged > self._acked:
+            self._acknowledge(acknowledged)
+        self._received = sequence
+        assert self.peer_session is not None
+        return Delivered(self.peer, self.peer_session, sequence, sections, size_bytes)
+
     def confirm(self, zxid_max: int | None, now: float) -> list[Event]:
         """Set the zxid of the assignment as just read: sessions up to it count. With None it is not
         known, and all sessions count."""
@@ -406,16 +452,20 @@ class Link:
         self._parts.clear()
         return (section,)
 
-    def take(self, delivered: Delivered, now: float) -> None:
-        """The engine has the sections of `delivered`; calls come in the order of delivery."""
+    def take(self, delivered: Delivered, now: float) -> bool:
+        """The engine has the sections of `delivered`; calls come in the order of delivery. Returns
+        whether there is more to do because of it: a frame that is owed, or a new deadline."""
         if delivered.session != self.peer_session:
-            return
+            return False
         self._taken = delivered.sequence
         self._taken_bytes += delivered.size_bytes
         if self._taken_bytes >= ACK_BYTES:
             self._owe_frame()
         elif self._ack_at is None:
             self._ack_at = now + ACK_DELAY_SECS
+        else:
+            return False
+        return True
 
     def _change(self, event: Change, now: float, events: list[Event]) -> None:
         """Handle an event that changes the state."""
@@ -431,6 +481,7 @@ class Link:
             replaced = Replaced(self.peer, old, session, self._drained, frames, dropped)
             self._change(replaced, now, events)
         self.peer_session = session
+        self.sessions = (self.session, session)
         self._drained = False
         self._acked = self._last = self._sent_max = 0
         self._cursor = 1

@@ -43,9 +43,11 @@ from squall_common.worker_files.launch_spec import Incarnation
 from squall_engine.transport import Arrival, Grant, Listener
 from squall_worker.transport.frames import (
     FRAME_BYTES_MAX,
+    DataParts,
     Frame,
     FrameError,
     FrameParts,
+    Kind,
     Session,
     topology_hash,
 )
@@ -321,12 +323,15 @@ class ZmqTransport:
         while inbox and size < limit_bytes:
             link, delivered = inbox.popleft()
             size += delivered.size_bytes
-            sessions = (link.session, delivered.session)
+            sessions = link.sessions
+            if delivered.session is not sessions[1]:
+                sessions = (link.session, delivered.session)
             arrivals.append(Arrival(delivered.peer, sessions, delivered.sections))
-            link.take(delivered, now)  # no effect on a link that was closed meanwhile
-            self._watch_deadline(link)
-            if link.has_more:
-                self._flush_soon()
+            # (No effect on a link that was closed meanwhile.)
+            if link.take(delivered, now):
+                self._watch_deadline(link)
+                if link.has_more:
+                    self._flush_soon()
         self._inbox_bytes -= size
         if self._reading is Reading.HELD:
             self._read_soon()
@@ -429,6 +434,9 @@ class ZmqTransport:
             self.drops.foreign += 1
             self._warn(f"frame of {frame.slot} in the ring of {ring_of}")
             return False
+        return self._take(frame, now)
+
+    def _take(self, frame: Frame, now: float) -> bool:
         peer = self._peers.get(frame.slot)
         if peer is None:
             self.drops.unknown += 1
@@ -613,8 +621,17 @@ class ZmqTransport:
             return False
         try:
             sent = False
-            while (frame := link.next_frame(now)) is not None and ring.push(frame):
-                link.sent(frame, now)
+            while link.has_more:
+                data = link.next_data(now)
+                if data is not None:
+                    if not ring.push_data(*data):
+                        break
+                    link.sent_data(now)
+                else:
+                    frame = link.next_frame(now)
+                    if frame is None or not ring.push(frame):
+                        break
+                    link.sent(frame, now)
                 sent = True
             if sent:
                 ring.wake()
@@ -640,9 +657,10 @@ class ZmqTransport:
     def _on_ring_data(self) -> None:
         """A writer has woken us. It may do that while others are being read, when its own ring was
         empty for a moment: they are all read in the next round, and a second one beside it would
-        find nothing, and put them to sleep."""
+        find nothing, and put them to sleep. So there is always another round after this."""
         if not self._rings_polled:
-            self._poll_rings()
+            self._read_rings()
+            self._poll_rings_soon()
 
     def _poll_rings_soon(self) -> None:
         self._rings_held = self._inbox_bytes >= _INBOX_BYTES_MAX
@@ -655,17 +673,44 @@ class ZmqTransport:
         self._rings_polled = False
         if self._state is State.CLOSED or self._rings is None:
             return
-        read = granted = False
-        now = self._clock.monotonic()
-        if self._inbox_bytes < _INBOX_BYTES_MAX:
-            for slot, parts in self._rings.read(_READ_BYTES):
-                read = True
-                granted |= self._receive(parts, now, slot)
-        if self._wakeup is not None and (self._inbox or granted):
-            self._wakeup()
+        read = self._read_rings()
         full = self._inbox_bytes >= _INBOX_BYTES_MAX
         if read or full or not self._rings.sleep():
             self._poll_rings_soon()
+
+    def _read_rings(self) -> bool:
+        """Take what has come, and call the engine; returns whether anything had."""
+        assert self._rings is not None
+        read = granted = False
+        now = self._clock.monotonic()
+        if self._inbox_bytes < _INBOX_BYTES_MAX:
+            for hello, parts in self._rings.read(_READ_BYTES):
+                read = True
+                if len(parts) == 4:
+                    granted |= self._receive_data(hello, parts, now)
+                else:
+                    granted |= self._receive(parts, now, hello.slot)
+        if self._wakeup is not None and (self._inbox or granted):
+            self._wakeup()
+        return read
+
+    def _receive_data(self, hello: Hello, parts: DataParts, now: float) -> bool:
+        """Likewise a plain data frame of a ring: nearly all are such."""
+        peer = self._peers.get(hello.slot)
+        if peer is not None and peer.link.sessions == (hello.reader, hello.writer):
+            delivered = peer.link.receive_data(*parts, now)
+            if delivered is not None:
+                self._inbox.append((peer.link, delivered))
+                self._inbox_bytes += delivered.size_bytes
+                if self._settled is not None:
+                    self._settled.set()
+                return False
+        sequence, acknowledged, sections, _ = parts
+        frame = Frame(
+            Kind.DATA, self._topology, hello.slot, hello.writer, hello.reader,
+            sequence, acknowledged, sections=sections,
+        )  # fmt: skip
+        return self._take(frame, now)
 
     # -- time ---------------------------------------------------------------------------------
 

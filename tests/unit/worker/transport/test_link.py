@@ -410,6 +410,67 @@ def test_a_peer_stands_while_it_is_heard() -> None:
 GRANTS = (Grant(3, 1000, 0), Grant(4, 50, 7))
 
 
+def test_a_plain_data_frame_is_sent_at_less_cost() -> None:
+    link = greeted()
+    assert link.next_data(0.1) is None, "there is nothing to send"
+    link.queue([b"a", b"b"])
+    assert link.next_data(0.1) == (1, 0, [b"a", b"b"])
+    link.sent_data(0.1)
+    assert (link.next_data(0.1), link.next_frame(0.1)) == (None, None)
+    assert link.deadline() == pytest.approx(0.1 + PROBE_SECS)
+    link.queue([b"c"])
+    link.take(link.receive(data(1), 0.2)[0], 0.2)  # type: ignore[arg-type]
+    assert link.next_data(0.2) == (2, 1, [b"c"])
+    link.sent_data(0.2)
+    assert send_all(link, 0.2 + ACK_DELAY_SECS) == [], "it has acknowledged what was taken"
+    assert link.counts.frames_sent == 3
+
+
+def test_a_frame_with_more_to_say_than_its_sections_is_sent_whole() -> None:
+    link = greeted()
+    link.queue([b"a"])
+    link.grant([Grant(1, 100, 0)], soon=False)
+    assert link.next_data(0.1) is None
+    send_all(link, 0.1)
+    link.queue([b"b"])
+    link.receive(data(2), 0.2)
+    assert link.next_data(0.2) is None, "it has to name a gap"
+    send_all(link, 0.2)
+    link.queue([b"c"])
+    assert link.next_data(0.1 + IDLE_SECS) is None, "all grants are due again"
+    send_all(link, 0.1 + IDLE_SECS)
+    link.queue([b"x" * (PART_BYTES + 1)])
+    assert link.next_data(1.2) is None, "a section that goes on in the next frame"
+
+
+def test_a_plain_data_frame_is_taken_in_order_or_left_to_be_taken_whole() -> None:
+    link = greeted()
+    link.queue([b"a"])
+    send_all(link, 0.1)
+    assert link.receive_data(2, 0, (b"y",), 5, 0.2) is None, "a gap"
+    assert link.receive_data(1, 2, (b"x",), 5, 0.2) is None, "an acknowledgement of nothing"
+    assert link.counts.frames_received == 1, "the greeting"
+    delivered = link.receive_data(1, 1, (b"x",), 5, 0.2)
+    assert delivered == Delivered(PEER, THEIRS, 1, (b"x",), 5)
+    assert link.settled
+    assert link.receive_data(1, 1, (b"x",), 5, 0.2) is None, "a repeat"
+    assert link.receive(data(2, 1), 0.3)[0].sequence == 2  # type: ignore[union-attr]
+    link.receive(frame(Kind.GOODBYE, 2, 1), 0.4)
+    assert link.receive_data(3, 1, (b"z",), 5, 0.5) is None, "after its goodbye"
+
+
+def test_a_plain_data_frame_is_no_part_of_a_section() -> None:
+    link = greeted()
+    part = Frame(
+        Kind.DATA, b"topology", PEER, THEIRS, MINE, 1, 0, sections=(b"half",), more=True
+    )  # fmt: skip
+    assert link.receive(part, 0.1) == []
+    assert link.receive_data(2, 0, (b"whole",), 9, 0.1) is None
+    (delivered,) = link.receive(data(2), 0.1)
+    assert isinstance(delivered, Delivered)
+    assert delivered.sections == (b"halfs2",)
+
+
 def test_grants_ride_on_the_next_frame_or_have_one_of_their_own() -> None:
     link = greeted()
     link.grant(GRANTS[:1], soon=False)

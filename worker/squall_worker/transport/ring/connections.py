@@ -17,7 +17,6 @@ that both sides share: the other side could have a writer wait forever.)
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import enum
 import errno
 import hashlib
@@ -31,7 +30,13 @@ from typing import TYPE_CHECKING, Any
 from squall_common.daemon.logs import get_logger
 from squall_common.topology.model import WorkerSlot
 from squall_common.worker_files.launch_spec import Incarnation
-from squall_worker.transport.frames import FRAME_BYTES_MAX, Frame, FrameParts, Session
+from squall_worker.transport.frames import (
+    FRAME_BYTES_MAX,
+    DataParts,
+    Frame,
+    FrameParts,
+    Session,
+)
 from squall_worker.transport.ring.hello import (
     ANSWER_BYTES,
     HELLO_BYTES_MAX,
@@ -94,6 +99,14 @@ class Outgoing:
         self.peer = peer
         self.state = End.SHAKING
         self._writer = writer
+        self._head = hello.data_head()
+
+    def push_data(self, sequence: int, acknowledged: int, sections: list[bytes]) -> bool:
+        """Like `push`, for a data frame of the ring's sessions, without grants and flags."""
+        while not self._writer.write_data(self._head, sequence, acknowledged, sections):
+            if self._writer.wait():
+                return False
+        return True
 
     def push(self, frame: Frame) -> bool:
         """Write a frame; returns False if there is no room: then a byte comes when there is.
@@ -123,6 +136,7 @@ class Incoming:
         self.sock = sock
         self.state = End.SHAKING
         self.hello: Hello | None = None  # not None once it is open
+        self.head = b""  # of the data frames of its sessions
         self.timer: asyncio.TimerHandle | None = None
         self.reader: Reader | None = None
 
@@ -142,7 +156,8 @@ class Rings:
     `expects(hello)` says whether the hello's sessions are those of the link to that slot.
     `on_open(slot)` is called when frames for a peer may go into a ring, `on_room(slot)` when there
     is room again, `on_lost(slot)` when the peer has closed a ring that was open, `on_data()` when a
-    byte says that there is something to read.
+    byte says that there is something to read: it is taken after that, and another may be taken with
+    it, so the rings have to be read once more later, before they are put to sleep.
     """
 
     def __init__(
@@ -295,12 +310,11 @@ class Rings:
                 log.warning("ring_refused", why=error)
                 self._drop_incoming(ring)
         elif ring.state is End.OPEN:
-            data = _receive(ring.sock, _WAKES_MAX)
-            if data == b"":
+            # What was written first: the byte can wait, and taking it is a call of the kernel.
+            self._on_data()
+            if ring.state is End.OPEN and _receive(ring.sock, _WAKES_MAX) == b"":
                 ring.state = End.ENDED
                 self._loop.remove_reader(ring.sock)
-            if data is not None:
-                self._on_data()
 
     def _greet(self, ring: Incoming) -> None:
         """Take a hello. Raises BlockingIOError, and OSError, ValueError or RingError for one that
@@ -324,18 +338,20 @@ class Rings:
         for other in self._incoming[:]:
             if other.hello is not None and other.hello.slot == hello.slot:
                 self._drop_incoming(other)
-        ring.hello, ring.state = hello, End.OPEN
+        ring.hello, ring.head, ring.state = hello, hello.data_head(), End.OPEN
 
-    def read(self, limit_bytes: int) -> Iterator[tuple[WorkerSlot, FrameParts]]:
-        """The frames that have come, as `Frame.of_parts` takes them, of all rings by turns, until
-        about `limit_bytes` were read. A ring whose writer breaks its rules is closed."""
+    def read(self, limit_bytes: int) -> Iterator[tuple[Hello, DataParts | FrameParts]]:
+        """The frames that have come, and the hellos of their rings, of all rings by turns, until
+        about `limit_bytes` were read: plain data frames of a ring's sessions in four parts, others
+        as `Frame.of_parts` takes them. A ring whose writer breaks its rules is closed."""
         open_rings = [ring for ring in self._incoming if ring.hello is not None]
         while open_rings and limit_bytes > 0:
             for ring in open_rings[:]:
                 assert ring.reader is not None
                 assert ring.hello is not None
+                parts: DataParts | FrameParts | None
                 try:
-                    parts = ring.reader.read()
+                    parts = ring.reader.read_data(ring.head) or ring.reader.read()
                     if parts is None and ring.reader.must_wake():
                         send_byte(ring.sock)
                 except self.error as error:
@@ -344,8 +360,8 @@ class Rings:
                 if parts is None:
                     open_rings.remove(ring)
                     continue
-                limit_bytes -= parts[2] + 1
-                yield ring.hello.slot, parts
+                limit_bytes -= parts[-1] + 1
+                yield ring.hello, parts
                 if ring.state is End.CLOSED and ring in open_rings:
                     open_rings.remove(ring)
 
@@ -417,5 +433,7 @@ def _receive(sock: socket.socket, size: int) -> bytes | None:
 def send_byte(sock: socket.socket) -> None:
     """Wake the other side. A full socket has bytes enough, and a broken one is found out by its
     reader."""
-    with contextlib.suppress(OSError):
+    try:
         sock.send(_WAKE, socket.MSG_DONTWAIT)
+    except OSError:
+        pass

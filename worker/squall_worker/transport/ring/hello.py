@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from squall_common.topology.model import WorkerSlot
 from squall_common.worker_files.launch_spec import Incarnation
-from squall_worker.transport.frames import Session
+from squall_worker.transport.frames import Session, data_head
 
 _MAGIC, _ANSWER = b"SQRING1\0", b"SQRANSW1"
 _HEAD = struct.Struct("<8s8sQIIQIIQ16sHB")
@@ -51,6 +51,10 @@ class Hello(NamedTuple):
     capacity: int
     nonce: bytes
     slot: WorkerSlot  # the writer's
+
+    def data_head(self) -> bytes:
+        """What plain data frames in the ring begin with."""
+        return data_head(self.topology, self.slot, self.writer, self.reader)
 
     def serialize(self, secret: bytes) -> bytes:
         """With the HMAC. Raises ValueError if a field does not fit."""

@@ -22,9 +22,9 @@ other's. Either the sleeper sees the record, or the writer sees the sleeper.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.list cimport PyList_GET_SIZE
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 from libc.errno cimport errno
 
 import os
@@ -111,8 +111,13 @@ cdef enum:
     _HEADER = 72
     _NODE_AT = 5
     _EXTENSION_AT = 6
+    _SEQUENCE_AT = 48  # what is before it is the same in all frames that `data_head` begins
+    _ACKNOWLEDGED_AT = 56
+    _PORT_AT = 64
     _COUNT_AT = 66
+    _SIZE_AT = 68
     _LENGTH = 4
+    _HEAD_MAX = _HEADER + 255
 
 _PAGE = 4096
 CAPACITY_MIN = 64 * 1024
@@ -236,6 +241,52 @@ cdef class Writer(_Ring):
         squall_store(self._at + _HEAD, self._own)
         return True
 
+    def write_data(self, bytes head not None, uint64_t sequence, uint64_t acknowledged,
+                   list sections not None):
+        """Likewise one data frame without grants: `head` is what it begins with (see
+        `frames.data_head`)."""
+        cdef uint64_t size, whole, position
+        cdef uint32_t length
+        cdef uint32_t prefix[2]
+        cdef uint16_t count
+        cdef Py_ssize_t i, head_size = PyBytes_GET_SIZE(head), n = PyList_GET_SIZE(sections)
+        cdef char start[_HEAD_MAX]
+        self._check_open()
+        if not _HEADER <= head_size <= _HEAD_MAX or not 0 < n <= 0xFFFF:
+            raise ValueError(f"a frame of {n} sections, with a head of {head_size} bytes")
+        size = <uint64_t>head_size
+        for section in sections:
+            size += _LENGTH + <uint64_t>PyBytes_GET_SIZE(<bytes?>section)
+        whole = _PREFIX + ((size + 7) & ~<uint64_t>7)
+        if whole > self.capacity:
+            raise ValueError(f"a record of {size} bytes in a ring of {self.capacity}")
+        if self.capacity - (self._own - self._tail) < whole and self._room() < whole:
+            return False
+        memcpy(start, PyBytes_AS_STRING(head), head_size)
+        count = <uint16_t>n
+        length = <uint32_t>size
+        memcpy(start + _SEQUENCE_AT, &sequence, 8)
+        memcpy(start + _ACKNOWLEDGED_AT, &acknowledged, 8)
+        memcpy(start + _COUNT_AT, &count, 2)
+        memcpy(start + _SIZE_AT, &length, 4)
+        prefix[0] = length
+        prefix[1] = 0
+        position = self._own
+        self._copy_in(position, <const char *>prefix, _PREFIX)
+        position += _PREFIX
+        self._copy_in(position, start, head_size)
+        position += head_size
+        for i in range(n):
+            section = <object>PyList_GET_ITEM(sections, i)
+            length = <uint32_t>PyBytes_GET_SIZE(<bytes>section)
+            self._copy_in(position, <const char *>&length, _LENGTH)
+            position += _LENGTH
+            self._copy_in(position, PyBytes_AS_STRING(<bytes>section), length)
+            position += length
+        self._own += whole
+        squall_store(self._at + _HEAD, self._own)
+        return True
+
     def must_wake(self):
         """Whether the reader sleeps and no one has woken it: then the caller does. Call it after
         what it is to see was written."""
@@ -303,11 +354,9 @@ cdef class Reader(_Ring):
         none. Sections are copied once, to where they stay. A record whose lengths do not agree with
         each other is all head. Raises RingError."""
         cdef uint64_t size = 0, whole, at, end
-        cdef uint32_t length
         cdef uint16_t extension, count
         cdef uint8_t fixed[_HEADER]
-        cdef Py_ssize_t i
-        cdef list sections
+        cdef tuple sections
         whole = self._next(&size)
         if whole == 0:
             return None
@@ -318,24 +367,65 @@ cdef class Reader(_Ring):
             memcpy(&extension, fixed + _EXTENSION_AT, 2)
             memcpy(&count, fixed + _COUNT_AT, 2)
             at += _HEADER + fixed[_NODE_AT] + extension
-            sections = []
-            for i in range(count):
-                # `at` may be beyond the end; then it is not read there.
-                if at + _LENGTH > end:
-                    break
-                self._copy_out(at, <char *>&length, _LENGTH)
-                at += _LENGTH
-                if length > end - at:
-                    break
-                sections.append(self._bytes_at(at, length))
-                at += length
-            if at == end and PyList_GET_SIZE(sections) == count:
+            sections = self._sections(at, end, count)
+            if sections is not None:
                 head = self._frame_head(fixed, fixed[_NODE_AT] + extension)
                 self._take(whole)
-                return head, tuple(sections), size
+                return head, sections, size
         data = self._bytes_at(self._own + _PREFIX, size)
         self._take(whole)
         return data, (), size
+
+    def read_data(self, bytes head not None):
+        """The next record, if it is a data frame without grants or flags that begins with `head`
+        (see `frames.data_head`): `(sequence, acknowledged, sections, bytes of the sections)`. None
+        if it is another one, which stays, or if there is none. Raises RingError."""
+        cdef uint64_t size = 0, whole, at, sequence, acknowledged
+        cdef uint32_t length
+        cdef uint16_t count
+        cdef uint64_t head_size = <uint64_t>PyBytes_GET_SIZE(head)
+        cdef const char *expected = PyBytes_AS_STRING(head)
+        cdef char start[_HEAD_MAX]
+        cdef tuple sections
+        whole = self._next(&size)
+        if whole == 0 or size < head_size or not _HEADER <= head_size <= _HEAD_MAX:
+            return None
+        at = self._own + _PREFIX
+        self._copy_out(at, start, head_size)
+        memcpy(&count, start + _COUNT_AT, 2)
+        memcpy(&length, start + _SIZE_AT, 4)
+        if (
+            count == 0
+            or length != size
+            or memcmp(start, expected, _SEQUENCE_AT) != 0
+            or memcmp(start + _PORT_AT, expected + _PORT_AT, 2) != 0
+            or memcmp(start + _HEADER, expected + _HEADER, head_size - _HEADER) != 0
+        ):
+            return None
+        sections = self._sections(at + head_size, at + size, count)
+        if sections is None:
+            return None
+        memcpy(&sequence, start + _SEQUENCE_AT, 8)
+        memcpy(&acknowledged, start + _ACKNOWLEDGED_AT, 8)
+        self._take(whole)
+        return sequence, acknowledged, sections, size - head_size
+
+    cdef tuple _sections(self, uint64_t at, uint64_t end, uint16_t count):
+        """So many sections, which lie from `at` (perhaps beyond the end) to the end of a record.
+        None if their lengths say otherwise."""
+        cdef uint32_t length
+        cdef Py_ssize_t i
+        cdef list sections = []
+        for i in range(count):
+            if at + _LENGTH > end:
+                return None
+            self._copy_out(at, <char *>&length, _LENGTH)
+            at += _LENGTH
+            if length > end - at:
+                return None
+            sections.append(self._bytes_at(at, length))
+            at += length
+        return tuple(sections) if at == end else None
 
     cdef bytes _bytes_at(self, uint64_t position, uint64_t size):
         data = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>size)

@@ -24,6 +24,7 @@ from squall_common.topology.model import WorkerSlot
 from squall_common.worker_files.launch_spec import Incarnation
 from squall_worker.transport.frames import SECTION_BYTES_MAX, topology_hash
 from squall_worker.transport.link_table import Left
+from squall_worker.transport.ring import connections
 from squall_worker.transport.ring.hello import Hello, listening_name
 
 pytest.importorskip("squall_worker.transport.ring.memory")
@@ -271,6 +272,32 @@ async def test_a_byte_that_comes_while_rings_are_read_starts_no_second_round(
     assert rounds == 0, "it is on its way"
     await wait_until(lambda: not b.transport._rings_polled)
     assert rounds == 1
+
+
+async def test_a_frame_that_comes_before_a_late_byte_is_taken_is_not_overlooked(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own byte is taken together with the late one."""
+    a, b = pair
+    await wait_until(lambda: a.transport.is_idle and not b.transport._rings_polled)
+    taken = connections._receive
+    late: list[bytes | None] = []
+
+    def receive(sock: socket.socket, size: int) -> bytes | None:
+        if not late:
+            a.transport.send(B, [b"second"])
+        late.append(taken(sock, size))
+        return late[-1]
+
+    a.transport.send(B, [b"first"])
+    b.transport._poll_rings()
+    b.transport._poll_rings()
+    assert b.received == [b"first"], "and its byte is still there"
+    monkeypatch.setattr(connections, "_receive", receive)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert late[0] == b"\1\1"
+    assert b.received == [b"first", b"second"]
 
 
 async def test_a_worker_without_a_descriptor_to_spare_does_not_spin_and_takes_rings_later(

@@ -14,7 +14,7 @@ from tests.support.ring_records import read, record_of
 
 from squall_common.topology.model import WorkerSlot
 from squall_engine.transport import Grant
-from squall_worker.transport.frames import Frame, FrameError, Kind, Session
+from squall_worker.transport.frames import Frame, FrameError, Kind, Session, data_head
 
 memory = pytest.importorskip("squall_worker.transport.ring.memory")
 
@@ -151,6 +151,54 @@ def test_frames_arrive_in_parts_around_the_circle() -> None:
         assert writer.unread() == 0
 
 
+PLAIN = FRAME._replace(grants=())
+HEAD = data_head(PLAIN.topology, PLAIN.slot, PLAIN.sender, PLAIN.receiver)
+
+
+def test_plain_data_frames_are_written_as_others_are() -> None:
+    with ring() as (writer, reader, _):
+        for number in range(50):
+            frame = PLAIN._replace(sequence=2**64 - 1 - number, acknowledged=number)
+            assert writer.write_data(HEAD, frame.sequence, number, list(frame.sections))
+            assert read(reader) == frame.serialize()
+        while writer.write_data(HEAD, 1, 1, [b"x" * 1_000]):
+            pass
+        assert writer.wait()
+        assert read(reader) is not None
+        assert writer.write_data(HEAD, 1, 1, [b"x" * 1_000])
+        for sections, head in (([], HEAD), ([b"x"], HEAD[:71]), ([b"x" * CAPACITY], HEAD)):
+            with pytest.raises(ValueError, match=r"frame of|record of"):
+                writer.write_data(head, 1, 1, sections)
+        with pytest.raises(TypeError):
+            writer.write_data(HEAD, 1, 1, ["text"])
+
+
+def test_plain_data_frames_are_read_at_once_and_others_stay() -> None:
+    others = [
+        FRAME,
+        GREETING,
+        PLAIN._replace(gap=True),
+        PLAIN._replace(sections=(b"part",), more=True),
+        PLAIN._replace(slot=WorkerSlot("node", 6701)),
+        PLAIN._replace(slot=WorkerSlot("nodes", 6700)),
+        PLAIN._replace(slot=WorkerSlot("made", 6700)),
+        PLAIN._replace(sender=Session(1, 2, 4)),
+        PLAIN._replace(receiver=Session(4, 5, 7)),
+        PLAIN._replace(topology=bytes(7) + b"x"),
+    ]
+    size = len(PLAIN.serialize()) - len(HEAD)
+    with ring() as (writer, reader, _):
+        assert reader.read_data(HEAD) is None
+        for number, other in enumerate(others * 3):
+            plain = PLAIN._replace(sequence=number, acknowledged=2**64 - 1)
+            assert writer.write(plain.parts())
+            assert writer.write(other.parts())
+            assert reader.read_data(HEAD) == (number, 2**64 - 1, plain.sections, size)
+            assert reader.read_data(HEAD) is None
+            assert Frame.of_parts(*reader.read()) == other
+        assert writer.unread() == 0
+
+
 def _taken(parse: Callable[..., Frame], *arguments: object) -> Frame | str:
     try:
         return parse(*arguments)
@@ -174,4 +222,30 @@ def test_a_record_that_is_no_frame_is_read_as_it_is() -> None:
             assert record_of(parts) == record
             found = [_taken(Frame.parse, record), _taken(Frame.of_parts, *parts)]
             assert found[0] == found[1]
+        assert writer.unread() == 0
+
+
+def test_a_record_that_is_no_plain_frame_is_not_read_as_one() -> None:
+    """Whatever a neighbour changes in one: it is the same frame as taken whole, or stays."""
+    whole = PLAIN.serialize()
+    source = random.Random(4)
+    records = [whole, b"", b"x", whole[:72], whole[:76], whole[:-1], whole + b"x", whole[:90]]
+    for at in [*range(len(HEAD)), *range(len(HEAD), len(HEAD) + 12)]:
+        records.append(whole[:at] + bytes([whole[at] ^ source.randrange(1, 256)]) + whole[at + 1 :])
+    plain = 0
+    with ring() as (writer, reader, _):
+        for record in records:
+            assert writer.write([record])
+            data = reader.read_data(HEAD)
+            if data is None:
+                assert record_of(reader.read()) == record
+                continue
+            plain += 1
+            sequence, acknowledged, sections, size = data
+            frame = PLAIN._replace(
+                sequence=sequence, acknowledged=acknowledged, sections=sections
+            )  # fmt: skip
+            assert Frame.parse(record) == frame
+            assert size == len(record) - len(HEAD)
+        assert plain == 1 + 8 + 8 + 3, "as it was; another sequence, acknowledgement or section"
         assert writer.unread() == 0
