@@ -42,7 +42,7 @@ def _case(axis: str, value: int) -> Case:
     if axis == "remote_tasks":
         return word_count(name, workers=2, tasks=value // 2, lines=_LINES, rounds=1, core=core.NAME)
     if axis == "bytes":
-        total = min(200_000, 200_000_000 // value)
+        total = min(2_000_000, 2_000_000_000 // value)
         return Case(
             name, "shapes.payloads", {"size": value, "total": total}, total,
             executed={"sink": total}, messages=total, workers=2, first_worker={"sink": 1},
