@@ -10,6 +10,7 @@ from squall.streams.functions import Spec, callable_of
 from squall.streams.steps import explained
 from squall.streams.values import Layout, fields_of
 from squall.windows.bolt import AggregateBolt, WindowedBolt
+from squall.windows.sessions import Contents
 from squall.windows.tuple_window import TupleWindow
 
 if TYPE_CHECKING:
@@ -36,6 +37,25 @@ class WindowCountBolt(AggregateBolt):
 
     def result(self, total: int, window: TupleWindow) -> None:
         self.emit([window.key, total, window.start_ms, window.end_ms])
+
+    def _contents(self) -> Contents:
+        return _Counts()
+
+
+class _Counts:
+    """The contents of a window: how many values."""
+
+    def of(self, item: Any) -> int:
+        return 1
+
+    def of_all(self, items: Sequence[Any]) -> int:
+        return len(items)
+
+    def add(self, contents: int, item: Any) -> int:
+        return contents + 1
+
+    def merge(self, first: int, second: int) -> int:
+        return first + second
 
 
 class _Nothing:
@@ -125,6 +145,25 @@ class _Held(_Whole, AggregateBolt):
 
     def result(self, total: None, window: TupleWindow) -> None:
         self.on_window(window)
+
+    def _contents(self) -> Contents:
+        return _Empty()
+
+
+class _Empty:
+    """The contents of a window of which only the tuples that are held for acks matter."""
+
+    def of(self, item: Any) -> None:
+        return None
+
+    def of_all(self, items: Sequence[Any]) -> None:
+        return None
+
+    def add(self, contents: None, item: Any) -> None:
+        return None
+
+    def merge(self, first: None, second: None) -> None:
+        return None
 
 
 class _Apply(WindowedBolt):

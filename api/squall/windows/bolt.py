@@ -101,6 +101,8 @@ class WindowedBolt(Bolt):
     _squall_windowed: ClassVar[bool] = True  # for checkpoints: the engine knows it by this
     _squall_calls: Calls | None = None  # with checkpoints
     _squall_codec: Callable[[], RowCodec] | None = None  # the engine's, for values on disk
+    # The engine's, which acks what is not settled in one call. None: one after the other.
+    _squall_ack_rest: Callable[[list[Tuple]], None] | None = None
     #: Whether its windows need their tuples, and not just totals.
     _squall_reads_tuples: ClassVar[bool] = True
 
@@ -317,6 +319,8 @@ class _Shell:
         self._is_behind = False  # windows of some groups have to fire: see `resume_groups`
         self.plan = plan
         self._context = context
+        # An `ack` of the bolt's own gets each tuple.
+        self._ack_rest = bolt._squall_ack_rest if type(bolt).ack is Bolt.ack else None
         self._start_ms = int(context.time() * 1000)
         self._start_secs = context.monotonic()
         self._caught_up_ms = self._start_ms
@@ -921,7 +925,7 @@ class _Shell:
                 except Exception as error:  # the bolt's own stream of this name has other fields
                     self._refuse(tup, error)
                     continue
-            self._ack((tup,))
+            self._ack([tup])
 
     def _release(self, tuples: Sequence[Tuple]) -> None:
         """Count tuples that are held no longer."""
@@ -929,12 +933,15 @@ class _Shell:
         if self._disk is not None:
             self._disk_count -= sum(type(tup.values) is DiskRow for tup in tuples)
 
-    def _ack(self, tuples: Sequence[Tuple]) -> None:
+    def _ack(self, tuples: list[Tuple]) -> None:
         self._release(tuples)
-        ack = self._bolt.ack
-        for tup in tuples:
-            if not getattr(tup, "settled", False):  # the bolt may have acked it itself
-                ack(tup)
+        if self._ack_rest is not None:
+            self._ack_rest(tuples)
+        else:
+            ack = self._bolt.ack
+            for tup in tuples:
+                if not getattr(tup, "settled", False):  # the bolt may have acked it itself
+                    ack(tup)
         if self._ids is not None:
             for tup in tuples:
                 self._forget(tup)

@@ -41,6 +41,7 @@ from squall.windows.triggers import (
 )
 
 _REPEATS_MAX = 10_000
+_FEW_PANES = 16  # which are all looked at for each key
 
 KeyOf = Callable[[Any], Hashable]
 
@@ -517,33 +518,55 @@ class AggregateTime:
         self._released = 0  # the pane before which nothing was held at the last release
 
     def add(self, events: list[Event], now_ms: int) -> Iterator[Output]:
-        windows, key_of, held, shift_ms = self._windows, self._key_of, self._held, self._shift_ms
-        added, late = [], []
-        pane, by_key = -1, dict[Hashable, list[Any]]()  # those of the tuple before
-        for at_ms, tup in events:
-            at_ms += shift_ms
-            key = key_of(tup)
-            try:
-                taken = windows.add(key, at_ms, tup)
-            except Exception as error:
-                yield Refused(tup, error)
-                continue
-            if not taken:
-                late.append(tup)
-            elif held is None:
-                added.append(tup)
-            else:
-                mine = windows.pane_of(at_ms)
-                if mine != pane:
-                    pane, by_key = mine, held.setdefault(mine, {})
-                if key in by_key:
-                    by_key[key].append(tup)
-                else:
-                    by_key[key] = [tup]
+        divided, late = self._divided(events)
+        windows, held = self._windows, self._held
+        added: list[Any] = []
+        for pane, by_key in divided.items():
+            mine = None if held is None else held.setdefault(pane, {})
+            for key, tuples in by_key.items():
+                refused = windows.add_all(key, pane, tuples)
+                if refused:
+                    gone = {id(tup) for tup, _ in refused}
+                    tuples = [tup for tup in tuples if id(tup) not in gone]
+                if mine is None:
+                    added += tuples
+                elif key in mine:
+                    mine[key] += tuples
+                elif tuples:
+                    mine[key] = tuples
+                for tup, error in refused:
+                    yield Refused(tup, error)
         if late:
             yield Late(late)
         if added:
             yield Release(added)
+
+    def _divided(
+        self, events: list[Event]
+    ) -> tuple[dict[int, dict[Hashable, list[Any]]], list[Any]]:
+        """The tuples by pane, and in it by key; and those that are late."""
+        windows, key_of, shift_ms = self._windows, self._key_of, self._shift_ms
+        divided: dict[int, dict[Hashable, list[Any]]] = {}
+        late: list[Any] = []
+        by_key: dict[Hashable, list[Any]] | None = None
+        after_ms = until_ms = 0  # the times of the pane of the tuple before, which has `by_key`
+        for at_ms, tup in events:
+            if not after_ms < at_ms <= until_ms:
+                pane = windows.pane_of(at_ms + shift_ms)
+                until_ms = pane * windows.pane_ms - shift_ms
+                after_ms = until_ms - windows.pane_ms
+                by_key = divided.get(pane)
+                if by_key is None and not windows.is_late(pane):
+                    by_key = divided[pane] = {}
+            if by_key is None:
+                late.append(tup)
+                continue
+            key = key_of(tup)
+            if key in by_key:
+                by_key[key].append(tup)
+            else:
+                by_key[key] = [tup]
+        return divided, late
 
     def add_late(self, event: Event, now_ms: int) -> Iterator[Output]:
         if not self._lateness_ms or event[0] < self._watermark_ms - self._lateness_ms:
@@ -560,9 +583,15 @@ class AggregateTime:
         # By the clock, everything before this millisecond has come.
         self._watermark_ms = time_ms
         until_ms = time_ms + self._shift_ms - 1 if self._by_clock else time_ms
-        for one in self._windows.advance(until_ms):
-            yield self._ready(one)
-            if self._windows.first_pane > self._released:
+        windows, held = self._windows, self._held
+        end_ms, few = -1, None  # of the window before: its end, and what is held for it, by pane
+        for one in windows.advance(until_ms):
+            if one.end_ms != end_ms and held is not None:
+                end_ms = one.end_ms
+                panes = windows.panes_until(end_ms)
+                few = [held[n] for n in panes if n in held] if len(panes) <= _FEW_PANES else None
+            yield self._ready(one, few)
+            if windows.first_pane > self._released:
                 yield from self._release()
         yield from self._release()
 
@@ -584,10 +613,15 @@ class AggregateTime:
             for tuples in by_key.values():
                 yield from tuples
 
-    def _ready(self, one: Aggregated) -> Ready:
+    def _ready(self, one: Aggregated, few: list[dict[Hashable, list[Any]]] | None = None) -> Ready:
+        """`few`: what is held in the panes of the window, if these are not many."""
         end_ms = one.end_ms - self._shift_ms
         tuples: list[Any] = []
-        if self._held is not None:
+        if few is not None:
+            for by_key in few:
+                if one.key in by_key:
+                    tuples += by_key[one.key]
+        elif self._held is not None:
             for pane in self._windows.panes_of(one.key, one.end_ms):
                 tuples += self._held.get(pane, {}).get(one.key, ())
         start_ms = end_ms - self._length_ms
@@ -596,11 +630,10 @@ class AggregateTime:
     def _release(self) -> Iterator[Output]:
         first = self._released = self._windows.first_pane
         if self._held:
-            gone = [pane for pane in self._held if pane < first]
-            for pane in gone:
-                for tuples in self._held.pop(pane).values():
-                    if tuples:
-                        yield Release(tuples)
+            panes = [pane for pane in self._held if pane < first]
+            gone = [tup for pane in panes for mine in self._held.pop(pane).values() for tup in mine]
+            if gone:
+                yield Release(gone)
 
 
 class AggregateCount:

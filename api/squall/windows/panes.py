@@ -21,7 +21,7 @@ anew for the next window.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from math import gcd
 from typing import Any, NamedTuple
 
@@ -49,23 +49,46 @@ class Panes:
         """Add a tuple to a pane."""
         panes = self._panes
         if pane in panes:
-            panes[pane] = self._contents.add(panes[pane], item)
+            found = self._contents.add(panes[pane], item)
         else:
-            panes[pane] = self._contents.of(item)
+            found = self._contents.of(item)
+        self._set(pane, found)
+
+    def add_each(self, pane: int, items: Sequence[Any]) -> list[tuple[Any, Exception]]:
+        """Add tuples to a pane. Returns those that `Contents` raised for, which are in none."""
+        of, add = self._contents.of, self._contents.add
+        refused = []
+        found = self._panes.get(pane, NOTHING)
+        for item in items:
+            try:
+                found = of(item) if found is NOTHING else add(found, item)
+            except Exception as error:
+                refused.append((item, error))
+        if found is not NOTHING:
+            self._set(pane, found)
+        return refused
+
+    def merge(self, pane: int, contents: Any) -> None:
+        """Add what tuples add up to, to a pane."""
+        panes = self._panes
+        if pane in panes:
+            contents = self._contents.merge(panes[pane], contents)
+        self._set(pane, contents)
+
+    def _set(self, pane: int, contents: Any) -> None:
+        if pane not in self._panes:
             _put(self._numbers, pane)
             if pane > self._taken:
                 _put(self._waiting, pane)
+        self._panes[pane] = contents
         if pane <= self._taken:
             self._changed = True
 
-    @property
-    def oldest(self) -> int:
-        """The number of the oldest pane."""
-        return self._numbers[0]
-
     def query(self, first: int, last: int) -> Any:
         """The aggregate of the panes from `first` to `last`, or NOTHING. From one call to the next,
-        neither gets smaller. Raises what `merge` raises."""
+        neither gets smaller, and their distance stays. Raises what `merge` raises."""
+        if first == last:
+            return self._panes.get(last, NOTHING)
         try:
             return self._query(first, last)
         except Exception:
@@ -166,7 +189,7 @@ class AggregateWindows:
         self._lateness_ms = lateness_ms
         self._keys: dict[Hashable, Panes] = {}
         self._numbers: list[int] = []  # the panes in which anything came, of any key, sorted
-        self._known: set[int] = set()
+        self._known: set[int] = set()  # the same
         self._watermark_ms = 0
         self._next_end_ms = 0
         self._has_gaps = slide_ms > length_ms
@@ -176,11 +199,23 @@ class AggregateWindows:
         """How many keys there are."""
         return len(self._keys)
 
+    def panes_until(self, end_ms: int) -> list[int]:
+        """The panes of the window that ends at `end_ms` in which something of any key came."""
+        last = self._last_of(end_ms)
+        numbers = self._numbers
+        return numbers[bisect_left(numbers, last - self._length + 1) : bisect_right(numbers, last)]
+
     def panes_of(self, key: Hashable, end_ms: int) -> list[int]:
         """The panes of the window that ends at `end_ms` in which something of a key came."""
         last = self._last_of(end_ms)
         panes = self._keys.get(key)
         return [] if panes is None else panes.between(last - self._length + 1, last)
+
+    @property
+    def pane_ms(self) -> int:
+        """How long a pane is. Pane `n` has the timestamps after (n - 1) * pane_ms, up to
+        n * pane_ms."""
+        return self._pane_ms
 
     def pane_of(self, timestamp_ms: int) -> int:
         """The number of the pane that a tuple with this timestamp is in."""
@@ -201,24 +236,50 @@ class AggregateWindows:
     def add(self, key: Hashable, timestamp_ms: int, item: Any) -> bool:
         """Add a tuple. False if no window can hold it any more. Raises what `Contents` raises; the
         tuple is then in no window."""
-        pane = -(-timestamp_ms // self._pane_ms)
-        if self._has_gaps:
-            end_ms = -(-timestamp_ms // self._slide_ms) * self._slide_ms
-            if self._last_of(end_ms) - self._length >= pane >= 0:
-                return True  # between two windows
-        if pane < self._first or pane < 0:
+        pane = self.pane_of(timestamp_ms)
+        if self.is_late(pane):
             return False
+        refused = self.add_all(key, pane, (item,))
+        for _, error in refused:
+            raise error
+        return True
+
+    def is_late(self, pane: int) -> bool:
+        """Whether no window can hold a tuple of this pane any more."""
+        return pane < 0 or (pane < self._first and not self._is_between(pane))
+
+    def _is_between(self, pane: int) -> bool:
+        """Whether a pane lies between two windows."""
+        if not self._has_gaps:
+            return False
+        slide = self._slide_ms // self._pane_ms
+        return -(-pane // slide) * slide - self._length >= pane
+
+    def add_all(
+        self, key: Hashable, pane: int, items: Sequence[Any]
+    ) -> Sequence[tuple[Any, Exception]]:
+        """Add tuples of one key to a pane that is not late. Returns those that `Contents` raised
+        for, which are in no window."""
+        if self._is_between(pane):
+            return ()
         panes = self._keys.get(key)
-        if panes is not None:
-            panes.add(pane, item)
-        else:
+        known = panes is not None
+        if panes is None:
             panes = Panes(self._contents)
-            panes.add(pane, item)
-            self._keys[key] = panes  # only now: it is kept only if its first tuple was added
+        refused: Sequence[tuple[Any, Exception]] = ()
+        of_all = getattr(self._contents, "of_all", None)
+        if of_all is not None:
+            panes.merge(pane, of_all(items))
+        else:
+            refused = panes.add_each(pane, items)
+            if len(refused) == len(items):
+                return refused  # and no pane was made for them
+        if not known:
+            self._keys[key] = panes
         if pane not in self._known:
             self._known.add(pane)
             _put(self._numbers, pane)
-        return True
+        return refused
 
     def advance(self, watermark_ms: int) -> Iterator[Aggregated]:
         """Fire the windows that end up to the watermark, by their end."""
@@ -229,7 +290,7 @@ class AggregateWindows:
             if self._holds_any(first, last):
                 end_ms = self._next_end_ms
                 for key, panes in list(self._keys.items()):
-                    if panes.oldest > last:
+                    if panes._numbers[0] > last:
                         continue  # all of it is for later windows
                     try:
                         total = panes.query(first, last)
@@ -291,7 +352,7 @@ class AggregateWindows:
             return
         self._known.difference_update(self._numbers[:end])
         del self._numbers[:end]
-        for key in [key for key, panes in self._keys.items() if panes.oldest < first]:
+        for key in [key for key, panes in self._keys.items() if panes._numbers[0] < first]:
             panes = self._keys[key]
             panes.drop_before(first)
             if not panes:

@@ -21,7 +21,8 @@ from typing import Any, Protocol
 
 
 class Contents(Protocol):
-    """What windows hold, and how it grows."""
+    """What windows hold, and how it grows. Contents that need no look at each tuple also have
+    `of_all(items)`: the contents of a window that holds these tuples."""
 
     def of(self, item: Any) -> Any:
         """The contents of a window that holds one tuple."""

@@ -151,8 +151,11 @@ class NewTask:
             return collector
         return _HOOKED.get(self.mode, HookedBoltCollector)(collector, self.hooks)
 
-    def bind(self, collector: _Collector) -> None:
-        """Give the component its collector."""
+    def bind(
+        self, collector: _Collector, ack_rest: Callable[[list[Tuple]], None] | None = None
+    ) -> None:
+        """Give the component its collector. `ack_rest` acks tuples that are not settled, all in one
+        call, where that is the same as the collector's `ack` of each."""
         if self.stored is not None:  # of a bolt
             collector = self.stored.collector(cast(BoltCollector[Tuple], collector))
         collector = self.hooked(collector)
@@ -160,6 +163,7 @@ class NewTask:
         bound = collector if wrap is None else wrap(self.parts.component, collector)
         if getattr(self.user, "_squall_windowed", False):  # it makes its shell when it is bound
             object.__setattr__(self.user, "_squall_codec", self.host.make_codec)
+            object.__setattr__(self.user, "_squall_ack_rest", ack_rest)
         self.user._bind(bound, self.context)
 
 
@@ -376,19 +380,23 @@ def _wire_batch(new: NewTask, bolt: BatchBolt) -> None:
     recorder = new.recorder
     bolt.auto_ack, bolt.execute = new.auto_ack, new.execute
     bolt.calls = _careful_calls(new, bolt, recorder, _must_name(new, _BATCH_RULE))
-    _bind_whole(new, bolt, recorder)
+    _bind_whole(new, bolt, recorder, bolt.calls.ack_rest)
 
 
 def _bind_whole(
-    new: NewTask, bolt: BatchBolt | AsyncBolt, recorder: FailureRecorder | None
+    new: NewTask,
+    bolt: BatchBolt | AsyncBolt,
+    recorder: FailureRecorder | None,
+    ack_rest: Callable[[list[Tuple]], None] | None = None,
 ) -> None:
     """Bind the component; with checkpoints its calls are atomic."""
     bound = _bound(new, bolt, recorder)
     if new.host.epochs is not None:
         bolt.auto_ack = True  # also of windows, which hold what is in their task's snapshot
         bolt.execute, hold = _atomic(new, new.host.epochs, new.execute)
-        bound = hold(bound)
-    new.bind(bound)
+        new.bind(hold(bound))
+    else:
+        new.bind(bound, ack_rest)
 
 
 def _wire_one_by_one(new: NewTask, bolt: OneByOneBolt) -> None:
@@ -428,12 +436,13 @@ def _wire_on_thread(new: NewTask, bolt: ThreadBolt, anchors: Anchors) -> None:
     bolt.auto_ack, bolt.execute = new.auto_ack, new.execute
     bolt.calls = _careful_calls(new, bolt, recorder, anchors)
     bound = _bound(new, bolt, recorder)
-    locked: BoltCollector[Tuple] = LockedBoltCollector(bound, bolt.lock, new.host.wake)
+    locked = LockedBoltCollector(bound, bolt.lock, new.host.wake)
     if new.host.epochs is not None:
         bolt.auto_ack = True
         bolt.execute, hold = _atomic(new, new.host.epochs, new.execute)
-        locked = hold(locked)
-    new.bind(locked)
+        new.bind(hold(locked))
+    else:
+        new.bind(locked, locked.locked(bolt.calls.ack_rest))
 
 
 def _atomic(

@@ -42,15 +42,19 @@ class Locked(DelegatingCollector):
     def _around(self, name: str, call: Callable[_P, _R]) -> Callable[_P, _R]:
         if name == "report_error":
             return call  # thread-safe by itself
+        return self.locked(call)
+
+    def locked(self, call: Callable[_P, _R]) -> Callable[_P, _R]:
+        """`call`, likewise."""
         lock, wake = self._lock, self._wake
 
-        def locked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        def calling(*args: _P.args, **kwargs: _P.kwargs) -> _R:
             with lock:
                 result = call(*args, **kwargs)
             wake()
             return result
 
-        return locked
+        return calling
 
 
 class LockedSpoutCollector(Locked, DelegatingSpoutCollector):

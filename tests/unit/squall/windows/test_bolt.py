@@ -76,6 +76,45 @@ def test_tuples_of_a_sliding_window_are_acked_when_they_leave_it() -> None:
         assert at_of(test) == [[0], [0, 1], [0, 1, 2], [1, 2, 3], [2, 3, 4]]
 
 
+@pytest.mark.parametrize("blocking", [False, True])
+def test_what_leaves_the_windows_is_acked_in_one_call(blocking: bool) -> None:
+    calls: list[int] = []
+
+    class Counted(Count):
+        def prepare(self, conf: Any, context: Any) -> None:
+            ack_rest = self._squall_ack_rest
+            assert ack_rest is not None
+
+            def noted(tuples: list[Any]) -> None:
+                calls.append(len(tuples))
+                ack_rest(tuples)
+
+            self._squall_shell._ack_rest = noted
+
+    Counted.blocking = blocking
+    windows = tumbling(secs=1, key="user", event_time=EventTime("at"))
+    with BoltTest(Counted(), INPUTS, windows=windows) as test:
+        rows = [["a", 1], ["b", 2], ["a", 3], ["c", 9_500]]
+        done = [test.execute(row) for row in rows]
+        test.test.run_until(lambda: done[2].acked)
+        assert [one.acked for one in done] == [True, True, True, False]
+        assert calls == [3]
+
+
+def test_an_ack_of_the_bolts_own_gets_each_tuple() -> None:
+    acked: list[int] = []
+
+    class Acks(Shown):
+        def ack(self, tup: Any) -> None:
+            acked.append(tup["at"])
+            super().ack(tup)
+
+    with BoltTest(Acks(), INPUTS, windows=tumbling(count=2)) as test:
+        done = [test.execute(["a", n]) for n in range(4)]
+        assert acked == [0, 1, 2, 3]
+        assert all(one.acked for one in done)
+
+
 def test_a_lost_result_fails_all_tuples_of_its_window() -> None:
     class Fails(WindowedBolt):
         def execute_window(self, window: TupleWindow) -> None:
