@@ -54,6 +54,9 @@ class _Counts:
     def add(self, contents: int, item: Any) -> int:
         return contents + 1
 
+    def extend(self, contents: int, items: Sequence[Any]) -> int:
+        return contents + len(items)
+
     def merge(self, first: int, second: int) -> int:
         return first + second
 
@@ -160,6 +163,9 @@ class _Empty:
         return None
 
     def add(self, contents: None, item: Any) -> None:
+        return None
+
+    def extend(self, contents: None, items: Sequence[Any]) -> None:
         return None
 
     def merge(self, first: None, second: None) -> None:

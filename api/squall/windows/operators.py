@@ -362,6 +362,10 @@ class _Tuples:
         contents.append(item)
         return contents
 
+    def extend(self, contents: list[Any], items: Sequence[Any]) -> list[Any]:
+        contents += items
+        return contents
+
     def merge(self, first: list[Any], second: list[Any]) -> list[Any]:
         return first + second
 
@@ -375,18 +379,29 @@ class _Sessions:
 
     def add(self, events: list[Event], now_ms: int) -> Iterator[Output]:
         sessions, key_of = self._sessions, self._key_of
-        for at_ms, tup in events:
-            try:
-                accepted, fires = sessions.add(key_of(tup), at_ms, tup)
-            except Exception as error:
-                yield Refused(tup, error)
+        by_key: dict[Hashable, list[Event]] = {}
+        for event in events:
+            key = key_of(event[1])
+            if key in by_key:
+                by_key[key].append(event)
+            else:
+                by_key[key] = [event]
+        for key, mine in by_key.items():
+            if sessions.prolong(key, mine):
+                yield from self._taken(mine)
                 continue
-            if not accepted:
-                yield Late([tup])
-                continue
-            yield from self._taken(tup)
-            if fires is not None:
-                yield self._ready(fires, late=True)
+            for event in mine:
+                try:
+                    accepted, fires = sessions.add(key, *event)
+                except Exception as error:
+                    yield Refused(event[1], error)
+                    continue
+                if not accepted:
+                    yield Late([event[1]])
+                    continue
+                yield from self._taken((event,))
+                if fires is not None:
+                    yield self._ready(fires, late=True)
 
     def add_late(self, event: Event, now_ms: int) -> Iterator[Output]:
         return self.add([event], now_ms)  # a session decides by itself
@@ -415,7 +430,7 @@ class _Sessions:
         for session in self._sessions.sessions:
             yield from self._tuples(session)
 
-    def _taken(self, tup: Any) -> Iterator[Output]:
+    def _taken(self, events: Sequence[Event]) -> Iterator[Output]:
         return iter(())
 
     def _leave(self, session: Session) -> Iterator[Output]:
@@ -459,6 +474,17 @@ class _Holding:
         held.append(item)
         return total, held
 
+    @property
+    def extend(self) -> Callable[[tuple[Any, list[Any]], list[Any]], Any] | None:
+        return None if getattr(self._contents, "extend", None) is None else self._extend
+
+    def _extend(self, contents: tuple[Any, list[Any]], items: list[Any]) -> tuple[Any, list[Any]]:
+        total, held = contents
+        extend: Any = getattr(self._contents, "extend", None)
+        total = extend(total, items)
+        held += items
+        return total, held
+
     def merge(
         self, first: tuple[Any, list[Any]], second: tuple[Any, list[Any]]
     ) -> tuple[Any, list[Any]]:
@@ -474,9 +500,9 @@ class AggregateSession(_Sessions):
         self._hold = hold
         super().__init__(gap_ms, lateness_ms, key_of, _Holding(contents) if hold else contents)
 
-    def _taken(self, tup: Any) -> Iterator[Output]:
+    def _taken(self, events: Sequence[Event]) -> Iterator[Output]:
         if not self._hold:
-            yield Release([tup])
+            yield Release([tup for _, tup in events])
 
     def _tuples(self, session: Session) -> list[Any]:
         return session.contents[1] if self._hold else []

@@ -15,14 +15,15 @@ What a session holds is made by a `Contents`: its tuples, or an aggregate of the
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 
 class Contents(Protocol):
     """What windows hold, and how it grows. Contents that need no look at each tuple also have
-    `of_all(items)`: the contents of a window that holds these tuples."""
+    `of_all(items)`, those of a window that holds these tuples, and `extend(contents, items)`, those
+    with these tuples more, which may change `contents`."""
 
     def of(self, item: Any) -> Any:
         """The contents of a window that holds one tuple."""
@@ -76,7 +77,7 @@ class SessionWindows:
         start_ms, end_ms = timestamp_ms, timestamp_ms + self._gap_ms
         mine = self._open.get(key, [])
         touching = [one for one in mine if one.start_ms < end_ms and start_ms < one.end_ms]
-        last_ms = max([end_ms, *(one.end_ms for one in touching)])
+        last_ms = max([end_ms, *[one.end_ms for one in touching]])
         if self._now_ms is not None and last_ms + self._lateness_ms <= self._now_ms:
             return False, None
         waits_for_end = False
@@ -107,6 +108,24 @@ class SessionWindows:
         if not waits_for_end:
             self._wait_for(session, last_ms)
         return True, None
+
+    def prolong(self, key: Hashable, events: Sequence[tuple[int, Any]]) -> bool:
+        """Add tuples, with their timestamps, if all that they do is to prolong the only session of
+        their key, which has not fired. False: they have to be added one after the other."""
+        extend = getattr(self._contents, "extend", None)
+        mine = self._open.get(key, ())
+        if extend is None or len(mine) != 1 or mine[0].fired:
+            return False
+        (session,) = mine
+        start_ms, end_ms, gap_ms = session.start_ms, session.end_ms, self._gap_ms
+        for at_ms, _ in events:
+            if not start_ms <= at_ms < end_ms:
+                return False
+            if at_ms + gap_ms > end_ms:
+                end_ms = at_ms + gap_ms
+        session.contents = extend(session.contents, [item for _, item in events])
+        session.end_ms = end_ms
+        return True
 
     def advance(self, now_ms: int) -> Iterator[tuple[Session, bool]]:
         """Sessions that fire (False) or leave (True) because the time has come, by their end. A
