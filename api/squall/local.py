@@ -354,6 +354,10 @@ class LocalCluster:
             cluster.submit_topology("words", {}, builder.build())
             cluster.wait_drained("words")
             assert cluster.totals("words")["split"]["failed"] == 0
+
+    While topologies run, `sys.getswitchinterval()` of this process is at most a quarter of
+    `topology.run.turn.ms`, so that other threads get their turn beside them; when the last one has
+    ended, it is what your program has set.
     """
 
     def __init__(

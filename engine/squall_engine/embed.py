@@ -13,6 +13,12 @@
 
 Settings go in as values, and what leaves the engine comes through callbacks and the transport. The
 rest of this package is the engine's own: a program that needs more of it adds to this module.
+
+An engine changes one thing in the process that it runs in: from `start` to the end of `stop` (or
+until `start` has failed, or `on_fatal` is called) the interpreter's switch interval is a quarter of
+`topology.run.turn.ms`, if the program has not set a shorter one, so that threads of the program
+get their turn beside a busy loop. When the last engine of the process has ended it is the program's
+again. `tune_garbage_collector` is the program's own choice, and stays.
 """
 
 from __future__ import annotations

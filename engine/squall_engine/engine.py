@@ -86,6 +86,7 @@ from squall_engine.options import EngineOptions
 from squall_engine.plan import Plan
 from squall_engine.settings import EngineCallbacks, EngineSettings
 from squall_engine.state.task_states import TaskStates
+from squall_engine.switch_interval import Wish
 from squall_engine.tasks.base import HOLD_SECS, Task
 from squall_engine.tasks.bolt import BoltTask
 from squall_engine.tasks.built import Built
@@ -300,6 +301,7 @@ class Engine:
         self._stopped: asyncio.Future[bool] | None = None  # not None once it was asked to stop
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread_id = 0
+        self._interpreter_shared: Wish | None = None  # until it takes no more turns
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -329,7 +331,7 @@ class Engine:
         self._happened(EngineEvent.START_REQUESTED)
         self._loop = asyncio.get_running_loop()
         self._thread_id = threading.get_ident()
-        share_interpreter(self._turn_secs)
+        self._interpreter_shared = share_interpreter(self._turn_secs)
         try:
             await self._worker_hooks.start(self.conf, WorkerTopologyContext(self.worker_context))
             if self.states is not None:
@@ -346,6 +348,7 @@ class Engine:
         except BaseException as error:
             if isinstance(error, ComponentStartError):
                 self.report(error.component, error.task, error.__cause__ or error)
+            self._let_interpreter()
             if self._happened(EngineEvent.START_FAILED):
                 await self._close()
             raise
@@ -407,8 +410,14 @@ class Engine:
                 self._coordinator.detach()
                 self._give_up()  # what was acked in cleanup, and coroutines that were cancelled
         finally:
+            self._let_interpreter()
             self._stopped.set_result(drained)
         return drained
+
+    def _let_interpreter(self) -> None:
+        """It takes no more turns, which other threads would wait for."""
+        if self._interpreter_shared is not None:
+            self._interpreter_shared.end()
 
     def _give_up(self) -> None:
         """Send the last acks, and fail now what this worker can no longer finish: the peers believe
@@ -612,6 +621,7 @@ class Engine:
 
     def _died(self, error: BaseException) -> None:
         self.fatal = error
+        self._let_interpreter()
         if self.callbacks.on_fatal is None:
             log.error("engine_died", error=error, exc_info=error)
         else:

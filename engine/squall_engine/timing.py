@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import heapq
 import math
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
 from squall_engine.core import UNANCHORED, Batch, Tuple, tick_source
+from squall_engine.switch_interval import SWITCH_INTERVAL, Wish
 from squall_engine.tasks.bolt import BoltTask
 
 _PURGE_MIN = 1_000  # timers; fewer are not searched for cancelled ones
 _SWITCH_SECS_MIN = 0.0001
 
 
-def share_interpreter(turn_secs: float) -> None:
+def share_interpreter(turn_secs: float) -> Wish:
     """Let other threads of this process have the interpreter while a loop takes turns of this
-    length without a pause.
+    length without a pause, until the returned wish ends.
 
-    A thread asks for it only after a whole switch interval (5 ms by default) in which it was not
-    released. The loop releases it once a turn, to look for input, and has it again before the
-    thread that this wakes can run. So with turns that are shorter than the interval the
-    thread never asks: on a machine with nothing else to do, what it has to write is not written
-    before the loop rests. See docs/decisions/0158-threads-ask-within-a-turn.md."""
-    wanted = max(_SWITCH_SECS_MIN, turn_secs / 4)
-    if sys.getswitchinterval() > wanted:
-        sys.setswitchinterval(wanted)
+    A thread asks for it only after a whole switch interval in which it was not released. The loop
+    releases it once a turn, to look for input, and has it again before the thread that this wakes
+    can run. So with turns that are shorter than the interval the thread never asks: on a machine
+    with nothing else to do, what it has to write is not written before the loop rests. See
+    docs/decisions/0158-threads-ask-within-a-turn.md."""
+    return SWITCH_INTERVAL.shorten(max(_SWITCH_SECS_MIN, turn_secs / 4))
 
 
 class Every:

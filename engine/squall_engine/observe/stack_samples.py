@@ -23,6 +23,7 @@ from types import FrameType
 
 from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK
 from squall_engine.observe.under_way import chain_of, coroutine_frames, is_ours, task_of
+from squall_engine.switch_interval import SWITCH_INTERVAL
 from squall_engine.tasks.async_ import AsyncBolt, AsyncSpout
 from squall_engine.tasks.built import Built
 from squall_engine.tasks.thread import ThreadBolt, ThreadSpout
@@ -154,15 +155,14 @@ def run(samples: StackSamples, until: float, *, every_secs: float = 0.01) -> str
     """Sample until that time of the system's clock, but at least once; blocks. Returns the text."""
     # A thread that asks for the interpreter gets it after this interval: by default calls that take
     # less than 5 ms would end before they are looked at.
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(_SWITCH_SECS)
+    wish = SWITCH_INTERVAL.shorten(_SWITCH_SECS)
     try:
         samples.sample()
         while time.time() < until:
             time.sleep(every_secs)
             samples.sample()
     finally:
-        sys.setswitchinterval(before)
+        wish.end()
     return samples.text()
 
 

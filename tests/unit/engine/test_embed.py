@@ -13,7 +13,13 @@ from squall_common.component.state import MemoryState
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.topology.model import WorkerSlot
 from squall_common.topology.prepared import prepare
-from squall_engine.embed import EmbeddedEngine, EngineCallbacks, EngineEndedError, EngineSettings
+from squall_engine.embed import (
+    ComponentStartError,
+    EmbeddedEngine,
+    EngineCallbacks,
+    EngineEndedError,
+    EngineSettings,
+)
 
 
 class Numbers(Spout):
@@ -60,6 +66,11 @@ class Unreadable(Spout):
 class Remembers(StatefulBolt):
     def execute(self, tup):
         self.state.put(tup["n"], True)
+
+
+class FailsToPrepare(Collects):
+    def prepare(self, conf, context):
+        raise RuntimeError("boom")
 
 
 class Slow(Bolt):
@@ -113,12 +124,37 @@ async def test_other_threads_ask_for_the_interpreter_within_a_turn():
             assert sys.getswitchinterval() == pytest.approx(0.0005)
         finally:
             await engine.stop(0)
+        assert sys.getswitchinterval() == pytest.approx(0.005)
         sys.setswitchinterval(0.0002)  # a program has asked for less
         engine = await running(engine_of(Numbers(1), Collects()))
         try:
             assert sys.getswitchinterval() == pytest.approx(0.0002)
         finally:
             await engine.stop(0)
+    finally:
+        sys.setswitchinterval(before)
+
+
+async def test_a_program_has_its_switch_interval_again_when_its_last_engine_has_ended():
+    before = sys.getswitchinterval()
+    try:
+        sys.setswitchinterval(0.004)
+        first = await running(engine_of(Numbers(1), Collects()))
+        second = await running(engine_of(Numbers(1), Collects()))
+        await first.stop(0)
+        assert sys.getswitchinterval() == pytest.approx(0.0005)
+        await second.stop(0)
+        assert sys.getswitchinterval() == pytest.approx(0.004)
+        # One that never ran, and one that died.
+        with pytest.raises(ComponentStartError):
+            await engine_of(Numbers(1), FailsToPrepare()).start()
+        assert sys.getswitchinterval() == pytest.approx(0.004)
+        third = await running(engine_of(Numbers(1), Collects()))
+        third.die(RuntimeError("boom"))
+        with pytest.raises(EngineEndedError):
+            await third.run_until(lambda: False)
+        assert sys.getswitchinterval() == pytest.approx(0.004)
+        await third.stop(0)
     finally:
         sys.setswitchinterval(before)
 
