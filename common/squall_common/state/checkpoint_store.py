@@ -41,6 +41,11 @@ class CheckpointStore:
         self._tries = tries
         self._sleep = sleep
 
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a folder, which is read about as fast as memory if it was just written."""
+        return self._root.is_local
+
     def put(self, name: str, data: bytes | Sequence[bytes]) -> None:
         """Write a file, or replace it: one of the parts, one after the other. Raises
         StateStoreError."""

@@ -67,6 +67,9 @@ class PlainCodec:
     def group_packer(self, groups: int) -> RowPacker:
         raise ValueError("it only decodes")
 
+    def merge_blocks(self, blocks: list[bytes]) -> tuple[bytes, int] | None:
+        raise ValueError("it only decodes")
+
     def decode_rows(self, data: bytes) -> list[list[Any]]:
         try:
             rows: list[list[Any]] = self._unpack(data)

@@ -394,6 +394,11 @@ class KeyedState(KeyValueState):
         return self._bound
 
     @property
+    def has_times(self) -> bool:
+        """Whether its entries have times that its segments may not have."""
+        return self._ttl_secs is not None or bool(self._put_at)
+
+    @property
     def has_changes(self) -> bool:
         """Whether the next snapshot has any entries, if no earlier one completes before."""
         delta = self._delta

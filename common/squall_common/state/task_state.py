@@ -18,6 +18,12 @@ class RowCodec(Protocol):
         """What encodes many rows of plain values at once, and finds the groups of their keys."""
         ...
 
+    def merge_blocks(self, blocks: list[bytes]) -> tuple[bytes, int] | None:
+        """The block of a base that has what all these leave together, the oldest first, which are
+        of one key group; and the number of its rows. Without any rows b"". None: they cannot be
+        merged, as some keys are neither text, bytes nor whole numbers."""
+        ...
+
     def decode_rows(self, data: bytes) -> list[list[Any]]:
         """Raises ValueError for bytes that are not encoded rows."""
         ...

@@ -128,6 +128,7 @@ if TYPE_CHECKING or COMPILED:
         TurnState,
         decode_batches,
         encode_batches,
+        merge_blocks,
         tick_source,
     )
 else:
@@ -164,12 +165,14 @@ else:
         TurnState,
         decode_batches,
         encode_batches,
+        merge_blocks,
         tick_source,
     )
 
 NAME = "compiled" if COMPILED else "pure"
 ValueCodec.packer = GroupPacker
 ValueCodec.of_table = TableRows
+ValueCodec.merge = staticmethod(merge_blocks)
 
 __all__ = [
     "ACKER_INDEX_BITS",
@@ -220,5 +223,6 @@ __all__ = [
     "decode_batches",
     "draw_steps",
     "encode_batches",
+    "merge_blocks",
     "tick_source",
 ]

@@ -82,6 +82,7 @@ class ValueCodec:
     # That of the chosen core, which imports this module: `squall_engine.core` sets it.
     packer: ClassVar[Callable[[int], RowPacker]]
     of_table: ClassVar[Callable[[int], PlainRows]]
+    merge: ClassVar[Callable[[list[bytes]], tuple[bytes, int] | None]]
 
     def __init__(
         self,
@@ -139,6 +140,10 @@ class ValueCodec:
     def group_packer(self, groups: int) -> RowPacker:
         """What encodes rows (key, value) of plain values by key group, as `encode_rows` does."""
         return ValueCodec.packer(groups)
+
+    def merge_blocks(self, blocks: list[bytes]) -> tuple[bytes, int] | None:
+        """See `RowCodec`."""
+        return ValueCodec.merge(blocks)
 
     def table_rows(self, groups: int) -> PlainRows:
         """What reads and writes plain entries of a table on disk."""

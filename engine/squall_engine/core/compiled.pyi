@@ -55,6 +55,7 @@ __all__ = [
     "TurnState",
     "decode_batches",
     "encode_batches",
+    "merge_blocks",
     "tick_source",
 ]
 
@@ -512,6 +513,8 @@ class ChangeLog:
     def __len__(self) -> int: ...
     def found(self, keys: Collection[Any]) -> Iterator[set[Any]]: ...
     def frames(self, dead: Collection[Any]) -> Iterator[tuple[int, bytes]]: ...
+
+def merge_blocks(blocks: list[bytes]) -> tuple[bytes, int] | None: ...
 
 @final
 class HotState:

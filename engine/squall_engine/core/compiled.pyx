@@ -113,6 +113,7 @@ include "cython/wire.pxi"
 include "cython/counter.pxi"
 include "cython/grouped.pxi"
 include "cython/change_log.pxi"
+include "cython/merging.pxi"
 include "cython/tried.pxi"
 include "cython/table_rows.pxi"
 
@@ -150,5 +151,6 @@ __all__ = [
     "TurnState",
     "decode_batches",
     "encode_batches",
+    "merge_blocks",
     "tick_source",
 ]

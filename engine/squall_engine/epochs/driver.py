@@ -550,19 +550,21 @@ class EpochDriver:
 
     def _take(self, kept: _Kept, epoch: int) -> None:
         full = kept.epochs.wants_full(epoch)
-        changes, older, positions = None, kept.chain.older, None
+        changes, older, positions, merged = None, kept.chain.older, None, False
         progress = self._store_windows(kept) if kept.windowed else b""
         if progress is None:
             return
         batches: Mapping[Batch, list[Any]] = {}
         if kept.state is not None:
-            base = full or kept.chain.wants_base()
+            can_merge = not kept.state.has_times and self._settings.parts.can_merge(older)
+            base = full or kept.chain.wants_base(can_merge=can_merge)
             try:
                 changes = kept.state.snapshot(epoch, base=base)
             except StateError as error:  # of state on disk
                 self._host.die(error)
                 return
             older = () if base else older
+            merged = can_merge and not base and kept.chain.merges(epoch)
         elif isinstance(kept.user, RewindableSpout):
             positions = dict(kept.user._positions_now())
         elif isinstance(kept.user, TransactionalSink):
@@ -578,6 +580,7 @@ class EpochDriver:
             epoch,
             changes,
             older,
+            merged,
             positions,
             batches,
             progress,

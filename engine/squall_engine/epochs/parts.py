@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from squall_common.component.groupings import stable_hash
 from squall_common.state.checkpoint_store import CheckpointStore
 from squall_common.state.errors import StateDamagedError, StateError
-from squall_common.state.key_groups import groups_of_task
+from squall_common.state.key_groups import BOUND, groups_of_task
 from squall_common.state.keyed import KeyedState
 from squall_common.state.manifest import (
     ComponentPart,
@@ -32,6 +32,7 @@ _AFTER_A_LOSS = (
     "restore it from a copy, or start from a savepoint (storm jar --from-savepoint); with another "
     "topology.state.url the topology begins anew"
 )
+_MERGED_BYTES_MAX = 256 * 1024 * 1024  # segments that are in memory while they are merged
 
 
 class Batch(NamedTuple):
@@ -55,6 +56,7 @@ class Snapshot:
     epoch: int
     changes: Changes | None = None  # of keyed state
     older: tuple[SegmentRef, ...] = ()  # segments that are needed with the changes
+    merged: bool = False  # with these the changes become a base, if that can be done
     positions: Mapping[Hashable, Any] | None = None  # of a source, by split
     batches: Mapping[Batch, Sequence[Any]] = field(default_factory=dict)  # of a sink
     progress: bytes = b""  # of windows that move with their key groups
@@ -88,6 +90,10 @@ class PartStore:
 
     # -- writing --
 
+    def can_merge(self, segments: Sequence[SegmentRef]) -> bool:
+        """Whether it costs little to read and merge these. From any thread."""
+        return self._store.is_local and sum(ref.size for ref in segments) <= _MERGED_BYTES_MAX
+
     def write(self, snapshot: Snapshot, max_parallelism: int) -> TaskPart:
         """Make a snapshot durable. Raises StateError."""
         segments, keys, bound = snapshot.older, 0, 0
@@ -95,7 +101,8 @@ class PartStore:
         if changes is not None:
             keys, bound = changes.keys, changes.bound
             if changes.is_base or changes.entries:
-                segments = (*segments, self._write_segment(snapshot, changes, max_parallelism))
+                segment = self._write_segment(snapshot, changes, max_parallelism)
+                segments = (segment,) if segment.is_base else (*segments, segment)
         return TaskPart(
             segments=segments,
             keys=keys,
@@ -117,7 +124,13 @@ class PartStore:
     ) -> SegmentRef:
         component, index = snapshot.task
         tasks = self._shape[component]
+        groups = groups_of_task(index, tasks, max_parallelism)
         blocks = changes.encode(self._codec)
+        older, entries, is_base = snapshot.older, changes.entries, changes.is_base
+        if snapshot.merged and isinstance(blocks, Mapping):
+            merged = self._merged(older, blocks, groups, changes.keys)
+            if merged is not None:
+                blocks, older, entries, is_base = merged, (), changes.keys, True
         stem = f"{snapshot.generation:08}-{snapshot.epoch:012}"
         name = f"{self._topology}/segments/{component}/{index:05}/{stem}"
         footer = Footer(
@@ -128,15 +141,41 @@ class PartStore:
             max_parallelism=max_parallelism,
             generation=snapshot.generation,
             epoch=snapshot.epoch,
-            entries=changes.entries,
+            entries=entries,
             keys=changes.keys,
             bound=changes.bound,
-            is_base=changes.is_base,
+            is_base=is_base,
             blocks=(),
-            older=snapshot.older,
+            older=older,
         )
-        groups = groups_of_task(index, tasks, max_parallelism)
         return put_segment(self._store, footer, blocks, name, groups)
+
+    def _merged(
+        self, older: Sequence[SegmentRef], newest: Mapping[int, bytes], groups: range, keys: int
+    ) -> dict[int, bytes] | None:
+        """The blocks of a base: what these segments and the newest changes leave together. None:
+        they cannot be merged. Raises StateStoreError."""
+        found: dict[int, list[bytes]] = {}
+        try:
+            for segment in self._open(older):
+                for group, data in segment.blocks([BOUND, *groups]):
+                    found.setdefault(group, []).append(data)
+        except StateDamagedError:
+            return None
+        for group, data in newest.items():
+            found.setdefault(group, []).append(data)
+        merged: dict[int, bytes] = {}
+        rows = 0
+        for group, blocks in found.items():
+            one = self._codec.merge_blocks(blocks)
+            if one is None:
+                return None
+            blocks.clear()
+            rows += one[1]
+            if one[1]:
+                merged[group] = one[0]
+        # The task has counted: what differs from that is not what it has.
+        return merged if rows == keys else None
 
     def write_manifest(self, name: Name, data: bytes) -> None:
         """Raises StateError."""
@@ -294,24 +333,40 @@ class Chain:
     def __init__(self, segments: Sequence[SegmentRef] = ()) -> None:
         self.older = tuple(segments)
         self.written: dict[int, tuple[SegmentRef, ...]] = {}  # by epoch
+        self._merging: set[int] = set()  # epochs whose snapshots were to be merged
+        self._merges = True  # that has not failed yet
 
-    def wants_base(self) -> bool:
-        """Whether the next snapshot has to have all state: there is none yet; or what was written
-        since the base is larger than that, or too many segments to read them fast. Or a later
-        snapshot, which may be complete without the task's knowing, does without one of the older
-        ones: then that may be deleted."""
+    def wants_base(self, *, can_merge: bool = False) -> bool:
+        """Whether the next snapshot has to have all state: there is none yet; or it has grown, and
+        its segments cannot be merged. Or a later snapshot, which may be complete without the
+        task's knowing, does without one of the older ones: then that may be deleted."""
         older = self.older
-        if not older or len(older) >= SEGMENTS_MAX:
-            return True
-        if sum(ref.size for ref in older[1:]) > max(older[0].size, _BASE_BYTES_MIN):
+        if not older or (self._has_grown() and not (can_merge and self._merges)):
             return True
         return any(not set(older).issubset(later) for later in self.written.values())
+
+    def merges(self, epoch: int) -> bool:
+        """Whether the snapshot of an epoch, which is no base and may be merged, should become one
+        when it is written: out of its changes and the older segments."""
+        if self._has_grown():
+            self._merging.add(epoch)
+        return epoch in self._merging
+
+    def _has_grown(self) -> bool:
+        """Whether what was written since the base is larger than that, or is too many segments to
+        read them fast."""
+        since = sum(ref.size for ref in self.older[1:])
+        large = since > max(self.older[0].size, _BASE_BYTES_MIN) if self.older else False
+        return large or len(self.older) >= SEGMENTS_MAX
 
     def wrote(self, epoch: int, segments: tuple[SegmentRef, ...]) -> None:
         """The snapshot of an epoch is durable, and needs these."""
         self.written[epoch] = segments
+        if epoch in self._merging and segments[0].epoch < epoch == segments[-1].epoch:
+            self._merges = False
 
     def completed(self, epoch: int) -> None:
         """An epoch is complete. May be said again, and late."""
         self.older = self.written.get(epoch, self.older)
         self.written = {at: refs for at, refs in self.written.items() if at > epoch}
+        self._merging = {at for at in self._merging if at > epoch}

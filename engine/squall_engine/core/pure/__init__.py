@@ -13,6 +13,7 @@ from squall_engine.core.pure.columns import ColumnCalls, Columns
 from squall_engine.core.pure.emitting import Emitter
 from squall_engine.core.pure.grouped import GroupPacker
 from squall_engine.core.pure.inbox import Inbox
+from squall_engine.core.pure.merging import merge_blocks
 from squall_engine.core.pure.outputs import ByFields, Edge, Fixed, Outbox, Output, RoundRobin
 from squall_engine.core.pure.runs import TimedRuns
 from squall_engine.core.pure.spouts import SpoutCalls, TurnState
@@ -55,5 +56,6 @@ __all__ = [
     "TurnState",
     "decode_batches",
     "encode_batches",
+    "merge_blocks",
     "tick_source",
 ]

@@ -28,6 +28,7 @@ class Store:
     """A `CheckpointStore` in memory."""
 
     url = "memory"
+    is_local = True
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
@@ -60,6 +61,7 @@ class Topology:
         self.store: Any = Store()
         self.parts = PartStore(self.store, "t", SHAPE, ValueCodec())
         self.generation, self.epoch = 0, 0
+        self.merged = 0  # bases that were made of segments
         self.complete: tuple[Manifest, list[dict[Any, Any]]] | None = None
         self.pinned: tuple[Manifest, list[dict[Any, Any]]] | None = None
         self.unheard: list[list[int]] = []  # by task: complete epochs of which it does not know
@@ -98,14 +100,17 @@ class Topology:
         found, expected = [], []
         for index, state in enumerate(self.states):
             chain = self.chains[index]
-            base = full or chain.wants_base()
+            can_merge = self.parts.can_merge(chain.older)
+            base = full or chain.wants_base(can_merge=can_merge)
             older = () if base else chain.older
+            merged = can_merge and not base and chain.merges(self.epoch)
             changes = state.snapshot(self.epoch, base=base)
             expected.append(dict(state.items()))
             if self.chance.random() < 0.85:
                 task = ("count", index)
-                snapshot = Snapshot(task, self.generation, self.epoch, changes, older)
+                snapshot = Snapshot(task, self.generation, self.epoch, changes, older, merged)
                 part = self.parts.write(snapshot, GROUPS)
+                self.merged += merged and part.segments[0].epoch == self.epoch
                 chain.wrote(self.epoch, part.segments)
                 found.append(part)
         if len(found) == TASKS and self.chance.random() < 0.85:
@@ -144,7 +149,7 @@ def small_bases(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_a_kept_epoch_needs_is_never_deleted() -> None:
-    deleted = 0
+    deleted = merged = 0
     for seed in range(80):
         topology = Topology(seed)
         for _ in range(25):
@@ -160,4 +165,6 @@ def test_what_a_kept_epoch_needs_is_never_deleted() -> None:
             topology.check([topology.complete, topology.pinned])
             if topology.chance.random() < 0.05:
                 topology.start()
+        merged += topology.merged
     assert deleted > 80
+    assert merged > 80
