@@ -11,8 +11,8 @@ end, so batches adapt to the load.
 
 When a turn has found nothing to do, the next one waits for a timer (a spout's idle wait, a tick, a
 timeout), for the transport, or for `wake`. A turn in which nothing has arrived, no spout has
-emitted and `_schedule` was not called ends after the spouts: most turns of an idle worker, and
-every second one of a worker with little to do, are that short.
+emitted and `_schedule` was not called ends after the spouts: most turns of an idle worker are that
+short.
 
 Rejected: an asyncio task and a queue for each task (four times the CPU on one worker, twenty times
 across two), and a thread for each executor (there is one interpreter lock).
@@ -752,8 +752,9 @@ class Engine:
         self._exchange.flush()
         if worked and flow.has_more():
             self._why |= _ACTIVITY
-        # The next turn asks the spouts again; where there are none, it would find nothing.
-        return worked and bool(self._why & _ACTIVITY or coordinator.has_lost or flow.spouts)
+        # The next turn asks the spouts again; where all of them rest, it would find nothing.
+        asks = self.suspects is not None or flow.has_spout_to_ask(self.now())
+        return worked and bool(self._why & _ACTIVITY or coordinator.has_lost or asks)
 
     def _pass_time(self, now: float) -> bool:
         """Do what is due because time has passed. True when that left work for this turn."""

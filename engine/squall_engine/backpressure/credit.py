@@ -121,8 +121,9 @@ class Account:
     def take(self, size: int) -> None:
         """The task has taken `size` bytes out of its inbox."""
         self.taken += size
-        # Not for every section, but long before the sender has used up its limit.
-        if self.taken + self.window - self.granted >= self.window >> 3:
+        # Not for every section, but long before the sender has used up its limit. (A frame that
+        # carries a grant costs ten times as much as one that does not.)
+        if self.taken + self.window - self.granted >= self.window >> 2:
             self._due[self.task] = self
 
     def grant(self, load: int) -> Grant:

@@ -581,6 +581,13 @@ class Flow:
                 return True
         return False
 
+    def has_spout_to_ask(self, now: float) -> bool:
+        """Whether a spout does not rest, as one does that had nothing to emit."""
+        for spout in self.spouts:  # noqa: SIM110 (likewise)
+            if spout.active and spout.idle_until <= now:
+                return True
+        return False
+
     def has_more(self) -> bool:
         """Whether a turn has left work for the next one: tuples in an inbox whose bolt may run, or
         tuples that spouts emitted in ack or fail."""

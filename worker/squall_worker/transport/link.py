@@ -173,11 +173,10 @@ class Link:
         """Queue sections in order; returns False if there was no room, and then all but the first
         `credited` are dropped. Raises ValueError if one does not fit into any frame (then none of
         them is queued)."""
-        sizes = list(map(len, sections))
-        if sizes and max(sizes) > SECTION_BYTES_MAX:
+        size = sum(map(len, sections)) + LENGTH_BYTES * len(sections)
+        if size > SECTION_BYTES_MAX:
             for section in sections:
                 check_section(section)
-        size = sum(sizes) + LENGTH_BYTES * len(sizes)
         fits = len(sections) <= credited or self.backlog_bytes + size <= self._backlog_bytes_max
         if not fits:
             self.counts.dropped_overflow += len(sections) - credited

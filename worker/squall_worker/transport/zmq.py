@@ -83,7 +83,7 @@ from squall_worker.transport.zmq_table import (
 
 if TYPE_CHECKING:
     from squall_worker.transport.curve import Guard
-    from squall_worker.transport.ring.connections import Rings
+    from squall_worker.transport.ring.connections import Incoming, Rings
     from squall_worker.transport.ring.hello import Hello
 
 log = get_logger(__name__)
@@ -684,23 +684,30 @@ class ZmqTransport:
         read = granted = False
         now = self._clock.monotonic()
         if self._inbox_bytes < _INBOX_BYTES_MAX:
-            for hello, parts in self._rings.read(_READ_BYTES):
+            for ring, parts in self._rings.read(_READ_BYTES):
                 read = True
                 if len(parts) == 4:
-                    granted |= self._receive_data(hello, parts, now)
+                    granted |= self._receive_data(ring, parts, now)
                 else:
-                    granted |= self._receive(parts, now, hello.slot)
+                    assert ring.hello is not None
+                    granted |= self._receive(parts, now, ring.hello.slot)
         if self._wakeup is not None and (self._inbox or granted):
             self._wakeup()
         return read
 
-    def _receive_data(self, hello: Hello, parts: DataParts, now: float) -> bool:
+    def _receive_data(self, ring: Incoming, parts: DataParts, now: float) -> bool:
         """Likewise a plain data frame of a ring: nearly all are such."""
-        peer = self._peers.get(hello.slot)
-        if peer is not None and peer.link.sessions == (hello.reader, hello.writer):
-            delivered = peer.link.receive_data(*parts, now)
+        hello, link = ring.hello, ring.link
+        assert hello is not None
+        if link is None:
+            peer = self._peers.get(hello.slot)
+            if peer is not None and peer.link.sessions == (hello.reader, hello.writer):
+                link = ring.link = peer.link  # a link that is closed takes its ring with it
+        # (A link has other sessions from the moment on at which its peer is replaced.)
+        if link is not None and link.sessions[1] == hello.writer:
+            delivered = link.receive_data(*parts, now)
             if delivered is not None:
-                self._inbox.append((peer.link, delivered))
+                self._inbox.append((link, delivered))
                 self._inbox_bytes += delivered.size_bytes
                 if self._settled is not None:
                     self._settled.set()

@@ -32,6 +32,16 @@ def test_the_sections_of_a_frame_count_on_the_accounts_of_their_tasks() -> None:
     assert due(into) == {}
 
 
+def test_a_grant_is_due_once_a_quarter_of_the_window_was_taken() -> None:
+    into = inflow()
+    due(into)
+    account = into.accounts_of(PEER, "first")[TASK]
+    account.take(WINDOW_BYTES_MAX // 4 - 1)
+    assert due(into) == {}
+    account.take(1)
+    assert due(into) == {TASK: WINDOW_BYTES_MAX + WINDOW_BYTES_MAX // 4}
+
+
 def test_what_came_in_a_previous_pair_of_sessions_is_not_granted() -> None:
     into = inflow()
     due(into)

@@ -58,6 +58,41 @@ def test_turns_of_an_idle_worker_end_after_the_spouts():
         assert len(turns) <= 20  # one a second, and another after it
 
 
+class Sometimes(Spout):
+    """Emits a tuple without a message id at each hundredth call."""
+
+    outputs = ["n"]
+    asked = 0
+
+    def next_tuple(self):
+        self.asked += 1
+        if self.asked % 100 == 0:
+            self.emit([self.asked])
+
+
+def test_no_turn_follows_for_a_spout_that_rests():
+    builder = TopologyBuilder()
+    builder.spout("numbers", Sometimes())
+    builder.bolt("pass", c.Pass()).shuffle("numbers")
+    with EngineCluster(builder.build(), 1) as cluster:
+        cluster.run_for(1)
+        engine = cluster.engines[0]
+        spout = user_of(engine, "numbers")
+        turns, emitting, take = [], [], engine._turn
+
+        def counted():
+            before = spout.asked // 100
+            turns.append(take())
+            if spout.asked // 100 > before:
+                emitting.append(turns[-1])
+            return turns[-1]
+
+        engine._turn = counted
+        cluster.run_for(20)
+        assert len(emitting) > 5
+        assert not any(emitting), "it was asked again in the same turn, and had nothing"
+
+
 class Queued(Spout):
     """Emits what others have put there."""
 

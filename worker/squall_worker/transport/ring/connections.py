@@ -49,6 +49,7 @@ from squall_worker.transport.ring.hello import (
 )
 
 if TYPE_CHECKING:
+    from squall_worker.transport.link import Link
     from squall_worker.transport.ring.memory import Reader, Writer
 
 log = get_logger(__name__)
@@ -137,6 +138,7 @@ class Incoming:
         self.state = End.SHAKING
         self.hello: Hello | None = None  # not None once it is open
         self.head = b""  # of the data frames of its sessions
+        self.link: Link | None = None  # of these sessions, once a frame was taken
         self.timer: asyncio.TimerHandle | None = None
         self.reader: Reader | None = None
 
@@ -340,8 +342,8 @@ class Rings:
                 self._drop_incoming(other)
         ring.hello, ring.head, ring.state = hello, hello.data_head(), End.OPEN
 
-    def read(self, limit_bytes: int) -> Iterator[tuple[Hello, DataParts | FrameParts]]:
-        """The frames that have come, and the hellos of their rings, of all rings by turns, until
+    def read(self, limit_bytes: int) -> Iterator[tuple[Incoming, DataParts | FrameParts]]:
+        """The frames that have come, and their rings, which are open, of all rings by turns, until
         about `limit_bytes` were read: plain data frames of a ring's sessions in four parts, others
         as `Frame.of_parts` takes them. A ring whose writer breaks its rules is closed."""
         open_rings = [ring for ring in self._incoming if ring.hello is not None]
@@ -361,7 +363,7 @@ class Rings:
                     open_rings.remove(ring)
                     continue
                 limit_bytes -= parts[-1] + 1
-                yield ring.hello, parts
+                yield ring, parts
                 if ring.state is End.CLOSED and ring in open_rings:
                     open_rings.remove(ring)
 
