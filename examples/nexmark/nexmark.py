@@ -64,11 +64,11 @@ class Write(Bolt):
         self.file.close()
 
 
-def build(query, spout, folder=None, parallelism=1):
-    """The streams of one query."""
+def build(query, spout, folder=None, parallelism=1, side=None):
+    """The streams of one query. `folder` gets the answers; `side` is the file of q13's table."""
     builder = StreamBuilder(parallelism)
     events = builder.source("events", spout)
-    found = answers(query, events).output("answers")
+    found = answers(query, events, side).output("answers")
     if folder is not None:
         found.to("write", Write(folder))
     return builder
@@ -80,9 +80,11 @@ def main():
     parser.add_argument("--events", type=int, default=100_000, help="how many")
     parser.add_argument("--rate", type=int, default=1000, help="events in a second of their time")
     parser.add_argument("--output", required=True, help="folder for the answers")
+    parser.add_argument("--side-input", metavar="FILE", help="the table of q13")
     options = parser.parse_args()
     spout = Events(options.events, options.rate)
-    builder = build(options.query, spout, os.path.abspath(options.output))
+    side = options.side_input and os.path.abspath(options.side_input)
+    builder = build(options.query, spout, os.path.abspath(options.output), side=side)
     print(builder.plan())
     submit_topology(f"nexmark-{options.query}", {}, builder.build())
 

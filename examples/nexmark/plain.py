@@ -168,7 +168,7 @@ def q13(events):
 def q14(events):
     found = Counter()
     for bid in bids_in(events):
-        hour = bid.at // 3_600_000 % 24
+        hour = dt.datetime.fromtimestamp(bid.at / 1000, dt.UTC).hour
         part = "otherTime"
         if 8 <= hour <= 18:
             part = "dayTime"

@@ -1,5 +1,6 @@
 import plain
 import pytest
+import side_input
 from events import Auction, Bid, Generator, Person, is_bid
 from nexmark import build
 from queries import BY_THE_CLOCK, QUERIES
@@ -25,9 +26,9 @@ class Feed(FeederSpout):
     outputs = ["event"]
 
 
-def rows_of(query, events, closing=CLOSING):
+def rows_of(query, events, closing=CLOSING, side=None):
     """What the query emits, once all windows before the closing events have ended."""
-    with TopologyTest(build(query, Feed()).to_topology_builder()) as test:
+    with TopologyTest(build(query, Feed(), side=side).to_topology_builder()) as test:
         for n, event in enumerate(events):
             test.feed("events", [event], message_id=n)
             if n % 500 == 499:
@@ -73,6 +74,22 @@ def test_with_few_events_a_second_auctions_have_their_last_price():
     closing = list(slow.closing())
     expected = plain.q6([*events, *closing[:3]])
     assert found("q6", rows_of("q6", events, closing)) == expected
+
+
+def test_bids_are_joined_with_the_table_in_the_file(tmp_path):
+    """q13: bids whose key is not in the table are left out."""
+    path = tmp_path / "side.csv"
+    side_input.write(path, 1_010)
+    assert side_input.read(str(path)) == {key: f"side-{key}" for key in range(1_010)}
+    path.write_text(path.read_text().replace("1001,side-1001\n", "1001,other\n"))
+    side_input.read.cache_clear()
+    rows = found("q13", rows_of("q13", EVENTS, closing=[], side=str(path)))
+    names = {f"side-{key}": f"side-{key}" for key in range(1_010)} | {"side-1001": "other"}
+    everything = plain.q13(EVENTS)
+    expected = {(*row[:-1], names[row[-1]]): n for row, n in everything.items() if row[-1] in names}
+    assert rows == expected
+    assert 0 < len(expected) < len(everything)
+    assert "other" in {row[-1] for row in rows}
 
 
 def test_bids_are_counted_in_windows_of_the_clock():
