@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain, islice, repeat
 from typing import Any
 
@@ -126,7 +126,14 @@ class CountAsInTheReadme(Count):
         self.counts[word] = self.counts.get(word, 0) + 1
 
 
-class LineColumns(Lines):
+class AckedInBatches(CountingSpout):
+    """What emits columns is acked in batches."""
+
+    def ack_batch(self, msg_ids: Sequence[Any]) -> None:
+        self.done += len(msg_ids)
+
+
+class LineColumns(AckedInBatches, Lines):
     def next_tuple(self) -> None:
         lines = list(islice(self.lines, _COLUMN_ROWS))
         if lines:
@@ -178,7 +185,7 @@ class NumbersUnacked(CountingSpout):
             self.emit((7,))
 
 
-class NumberColumns(CountingSpout):
+class NumberColumns(AckedInBatches):
     outputs = ("n",)
 
     def next_tuple(self) -> None:
@@ -189,7 +196,7 @@ class NumberColumns(CountingSpout):
             self.emit_columns([[7] * n], message_ids=ids)
 
 
-class TableColumns(CountingSpout):
+class TableColumns(AckedInBatches):
     """Rows of a number and a word, all different objects."""
 
     outputs = ("number", "word")
