@@ -96,6 +96,7 @@ cdef Py_ssize_t HAND_WORDS = IN_HAND_WORDS
 cdef Py_ssize_t INBOX_SAMPLE_EVERY = SAMPLE_EVERY
 
 include "cython/ids.pxi"
+include "cython/roots.pxi"
 include "cython/hashing.pxi"
 include "cython/tuples.pxi"
 include "cython/inbox.pxi"

@@ -13,7 +13,7 @@ cdef struct Entry:
 
 @cython.final
 cdef class RootTable:
-    """root -> (XOR, owner): open addressing, linear probing, removal by shifting back."""
+    """root -> (XOR, owner): open addressing (see `roots.pxi`), removal by shifting back."""
 
     cdef Entry* entries
     cdef Py_ssize_t mask
@@ -31,9 +31,9 @@ cdef class RootTable:
 
     cdef inline Entry* find(self, uint64_t root) noexcept nogil:
         """The entry of a root, or the free one where it belongs."""
-        cdef Py_ssize_t i = <Py_ssize_t>(root >> ACKER_INDEX_BITS) & self.mask
+        cdef Py_ssize_t i = home_of(root, self.mask)
         while self.entries[i].root and self.entries[i].root != root:
-            i = (i + 1) & self.mask
+            i = place_after(i, self.mask)
         return &self.entries[i]
 
     cdef int resize(self, Py_ssize_t room) except -1:
@@ -63,14 +63,13 @@ cdef class RootTable:
 
     cdef void remove(self, Entry* entry) noexcept:
         cdef Py_ssize_t i = entry - self.entries
-        cdef Py_ssize_t j = i, home
+        cdef Py_ssize_t j = i
         self.count -= 1
         while True:
-            j = (j + 1) & self.mask
+            j = place_after(j, self.mask)
             if not self.entries[j].root:
                 break
-            home = <Py_ssize_t>(self.entries[j].root >> ACKER_INDEX_BITS) & self.mask
-            if ((j - home) & self.mask) >= ((j - i) & self.mask):
+            if may_move(i, j, home_of(self.entries[j].root, self.mask), self.mask):
                 self.entries[i] = self.entries[j]
                 i = j
         self.entries[i].root = 0
@@ -85,7 +84,7 @@ cdef struct Ack:
 @cython.final
 cdef class AckBuffer:
     """What an acker on another worker has yet to learn, merged by root, in the order of arrival: a
-    dense array, and a table of the places in it (open addressing, linear probing)."""
+    dense array, and a table of the places in it (open addressing, see `roots.pxi`)."""
 
     cdef Ack* acks
     cdef int32_t* places  # index in `acks` + 1; 0: free
@@ -130,9 +129,9 @@ cdef class AckBuffer:
 
     cdef inline int32_t* place_of(self, uint64_t root) noexcept nogil:
         """The place of a root, or the free one where it belongs."""
-        cdef Py_ssize_t i = <Py_ssize_t>(root >> ACKER_INDEX_BITS) & self.mask
+        cdef Py_ssize_t i = home_of(root, self.mask)
         while self.places[i] and self.acks[self.places[i] - 1].root != root:
-            i = (i + 1) & self.mask
+            i = place_after(i, self.mask)
         return &self.places[i]
 
     cdef inline Ack* find(self, uint64_t root) except NULL:

@@ -20,7 +20,7 @@ cdef class PendingRoots:
 
     A root times out when the bucket that it lies in is more than `TIMEOUT_BUCKETS` old."""
 
-    cdef Place* places  # root -> slot, open addressing
+    cdef Place* places  # root -> slot, open addressing (see `roots.pxi`)
     cdef Py_ssize_t mask
     cdef Py_ssize_t count
     cdef Slot* slots
@@ -60,9 +60,9 @@ cdef class PendingRoots:
         free(self.places)
 
     cdef inline Place* find(self, uint64_t root) noexcept nogil:
-        cdef Py_ssize_t i = <Py_ssize_t>(root >> ACKER_INDEX_BITS) & self.mask
+        cdef Py_ssize_t i = home_of(root, self.mask)
         while self.places[i].root and self.places[i].root != root:
-            i = (i + 1) & self.mask
+            i = place_after(i, self.mask)
         return &self.places[i]
 
     cdef int grow_places(self) except -1:
@@ -122,18 +122,17 @@ cdef class PendingRoots:
         """Take a root out; returns its slot, whose objects are the caller's now, or -1. The slot
         must be freed with `release`."""
         cdef Place* place = self.find(root)
-        cdef Py_ssize_t i, j, home, found
+        cdef Py_ssize_t i, j, found
         if not place.root:
             return -1
         found = place.slot
         self.count -= 1
         i = j = place - self.places
         while True:
-            j = (j + 1) & self.mask
+            j = place_after(j, self.mask)
             if not self.places[j].root:
                 break
-            home = <Py_ssize_t>(self.places[j].root >> ACKER_INDEX_BITS) & self.mask
-            if ((j - home) & self.mask) >= ((j - i) & self.mask):
+            if may_move(i, j, home_of(self.places[j].root, self.mask), self.mask):
                 self.places[i] = self.places[j]
                 i = j
         self.places[i].root = 0

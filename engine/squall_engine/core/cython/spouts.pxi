@@ -23,6 +23,7 @@ cdef class SpoutCalls:
     cdef TurnState turn
     cdef bint acking
     cdef uint64_t acker
+    cdef RootDraw roots
     cdef int32_t task
     cdef readonly object report_error
     # Messages that are acked without an acker (acking is off): (message id, stream).
@@ -54,6 +55,7 @@ cdef class SpoutCalls:
         self.turn = turn
         self.acking = acker is not None
         self.acker = acker or 0
+        self.roots = RootDraw()
         self.task = emitter.task
         self.report_error = on_error
         self.untracked = []
@@ -72,7 +74,7 @@ cdef class SpoutCalls:
     cdef uint64_t new_root(self) noexcept:
         cdef uint64_t root
         while True:
-            root = (next_id(&self.emitter.rng) & ~ACKER_MASK) | self.acker
+            root = self.roots.draw(&self.emitter.rng, self.acker)
             # Not a root that lives, and not one that means something else.
             if root > ACKER_MASK and not self.pending.find(root).root:
                 self.newest = root

@@ -12,6 +12,10 @@ from squall_engine.core.pure.outputs import Edge, Output
 from squall_engine.core.pure.tuples import Tuple
 from squall_engine.core.values import ACKER_INDEX_MASK, EmitError, rows_of
 
+# Roots come in blocks of 16 that follow each other, which the compiled core's tables like: the bits
+# of a root that are its acker's index or its place in the block.
+_BLOCK_MASK = (ACKER_INDEX_MASK << 4) | 15
+
 # interceptor(values, message_id, stream, task)
 Interceptor = Callable[[Sequence[Any], Any, str, int | None], Sequence[int]]
 
@@ -49,6 +53,7 @@ class SpoutCalls:
         self._acker = acker
         self._emits = 0
         self._newest = 0
+        self._next_root = 0  # 0: a new block is due
         self._interceptor: Interceptor | None = None
         self.report_error = on_error
         # Messages that are acked without an acker (acking is off): (message id, stream).
@@ -129,7 +134,9 @@ class SpoutCalls:
 
     def _new_root(self, acker: int) -> int:
         while True:
-            root = self._emitter._ids.draw() & ~ACKER_INDEX_MASK | acker
+            root = self._next_root or self._emitter._ids.draw() & ~_BLOCK_MASK | acker
+            following = root + ACKER_INDEX_MASK + 1
+            self._next_root = following if following & _BLOCK_MASK > ACKER_INDEX_MASK else 0
             # Not a root that lives, and not one that means something else.
             if root > ACKER_INDEX_MASK and root not in self._pending:
                 return root

@@ -113,6 +113,48 @@ def test_thousands_of_pending_roots(core):
     assert pending.oldest_first() == [root for root in roots if root not in taken]
 
 
+@both
+@pytest.mark.parametrize("shift", [16, 20, 42], ids=["blocks", "firsts of blocks", "one place"])
+def test_tables_of_roots_that_belong_together(core, shift):
+    """Roots of whole blocks, the first of each block only, and all that belong at one place: more
+    than a table has of that place. Their acks come in any order."""
+    rng = random.Random(7)
+    trees, pending = one_worker(core), core.PendingRoots()
+    trees.attach(SPOUT, pending)
+    live = {}
+    for number in range(1, 1_500):
+        root = number << shift
+        live[root] = rng.getrandbits(64)
+        pending.put(root, number, "default", 0.0, 0)
+        trees.ledger.init(root, live[root], SPOUT)
+        for root in rng.sample(sorted(live), min(len(live), rng.choice([0, 0, 0, 1, 3]))):
+            trees.ledger.ack(root, live.pop(root))
+        assert (len(pending), len(trees)) == (len(live), len(live))
+    assert pending.oldest_first() == list(live)
+    trees.ledger.fail(list(live)[::2])
+    assert trees.settle().failed == {SPOUT: list(live)[::2]}
+    for root in list(live)[1::2]:
+        trees.ledger.ack(root, live[root])
+    assert pending.oldest_first() == list(live)[::2]
+    assert len(trees) == 0
+
+
+@both
+def test_a_spout_takes_its_roots_from_blocks(core):
+    """So that the tables of acks find them beside each other."""
+    emitter, edge = emitter_to(core)
+    spout = core.SpoutCalls(
+        emitter, one_worker(core).ledger, core.PendingRoots(), core.TurnState(1.0), acker=0,
+        on_error=print,
+    )  # fmt: skip
+    spout.emit_columns([[str(i) for i in range(40)]], message_ids=range(40))
+    roots = [tup.root for tup in edge.take().as_tuples()]
+    blocks = {root >> 20: [] for root in roots}
+    for root in roots:
+        blocks[root >> 20].append(root >> 16 & 15)
+    assert list(blocks.values()) == [list(range(16)), list(range(16)), list(range(8))]
+
+
 # ---- trees ----
 
 
