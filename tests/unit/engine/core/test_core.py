@@ -758,7 +758,7 @@ def test_the_chosen_core_is_one_of_the_two():
 # ---- columns ----
 
 
-def column_calls(core, trees, execute, errors=None, fields=("x",), auto_ack=True):
+def column_calls(core, trees, execute, errors=None, fields=("x",), auto_ack=True, on_settled=None):
     emitter, edge = emitter_to(core)
     counts = TaskCounts()
     calls = core.ColumnCalls(
@@ -770,6 +770,7 @@ def column_calls(core, trees, execute, errors=None, fields=("x",), auto_ack=True
         auto_anchor=True,
         default_anchors=lambda: (),
         on_error=errors.append if errors is not None else print,
+        on_settled=on_settled,
     )
     return calls, edge, counts
 
@@ -864,6 +865,38 @@ def test_columns_are_acked_whole_or_by_row_and_emits_anchored_to_their_rows(core
     downstream.ack(second)
     assert done(trees, pending) == [0]
     assert len(trees) == len(pending) == 0
+
+
+@both
+@pytest.mark.parametrize("portion", [2, 4])
+def test_a_bolt_may_clear_its_columns_before_it_settles_their_rows(core, portion):
+    settled = []
+
+    def execute(calls, columns):
+        columns[0].clear()
+        columns.fail(1)
+        columns.ack(0)
+        with pytest.raises(SettledTupleError):
+            columns.ack(0)
+
+    for on_settled in (None, lambda tup, failed: settled.append((list(tup.values), failed))):
+        trees, pending = one_worker(core), core.PendingRoots()
+        trees.attach(4, pending)
+        calls, _, counts = column_calls(core, trees, execute, on_settled=on_settled)
+        batch = emitted_batch(core, trees, pending, ["a", "b", "c", "d"])
+        for _ in range(0, 4, portion):
+            calls.run(batch, portion)
+        fails = 4 // portion
+        assert counts.failed == {("spout", "default"): fails}
+        assert counts.acked == {("spout", "default"): 4 - fails}
+        outcome = trees.settle()
+        failed = pending.take(outcome.failed[4], 2.0).message_ids
+        acked = pending.take_completed(2.0).message_ids
+        assert failed == ["b", "d"][:fails]
+        assert sorted(acked) == sorted({"a", "b", "c", "d"} - set(failed))
+    # Whoever asks for the rows gets what they were.
+    assert [row for (row,), has_failed in settled if has_failed] == failed
+    assert sorted(row for (row,), _ in settled) == ["a", "b", "c", "d"]
 
 
 @both
