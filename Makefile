@@ -9,8 +9,8 @@ DEV_STAMP := $(VENV)/.installed-dev
 BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-compose quick check simulation bench bench-features bench-latency bench-idle \
-  bench-memory bench-scale bench-scheduling bench-trust bench-encryption bench-multilang bench-windows bench-state \
+.PHONY: help setup demo test test-compose quick check simulation bench bench-cluster bench-features bench-latency \
+  bench-idle bench-memory bench-scale bench-scheduling bench-trust bench-encryption bench-multilang bench-windows bench-state \
   bench-streams bench-nexmark bench-nexmark-peers bench-connectors bench-peers bench-spark bench-checkpoints \
   bench-report docs options constraints mutations audit sbom chaos soak format clean
 
@@ -82,6 +82,9 @@ $(BENCH_STAMP): $(STAMP)
 # Results go to build/bench; "python -m bench.report" writes them into docs/performance.md.
 bench: $(BENCH_STAMP) ## Measure the headline figures: table, JSON and plot; not part of the tests
 	$(BIN)/python -m bench headline
+
+bench-cluster: $(BENCH_STAMP) ## Measure workers of a real cluster beside processes of the bench alone
+	$(BIN)/python -m bench cluster
 
 bench-features: $(BENCH_STAMP) ## Measure the cost of each default-on feature
 	$(BIN)/python -m bench features

@@ -1,6 +1,7 @@
 """`python -m bench WHAT`: takes figures, shows them as tables, writes JSON and plots.
 
     headline    CPU a tuple against a plain Python loop (the default)
+    cluster     workers of a real cluster beside the bench's own processes
     features    what each default-on feature costs
     latency     complete latency at 1,000 messages a second
     idle        CPU and memory of an idle cluster
@@ -45,6 +46,7 @@ OUTPUT = Path(__file__).resolve().parent.parent / "build" / "bench"
 # default of --pairs: runs of each case
 SUBJECTS = {
     "headline": ("bench.headline", 7),
+    "cluster": ("bench.cluster_rounds", 7),
     "features": ("bench.features", 15),
     "latency": ("bench.latency", 5),
     "idle": ("bench.idle", 3),

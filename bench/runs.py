@@ -49,6 +49,7 @@ class Case:
     goal_ratio: float | None = None
     limit_ratio: float | None = None
     goal_millions: float | None = None
+    limit_millions: float | None = None
     goal_wall: float | None = None
 
 
@@ -239,7 +240,7 @@ def _row(case: Case, results: Sequence[Result], ratios: Sequence[float]) -> dict
     if ratios:
         row["ratio_to_plain"] = round(statistics.median(ratios), 2)
         row["ratios"] = [round(ratio, 2) for ratio in sorted(ratios)]
-    for key in ("goal_ratio", "limit_ratio", "goal_millions", "goal_wall"):
+    for key in ("goal_ratio", "limit_ratio", "goal_millions", "limit_millions", "goal_wall"):
         if getattr(case, key) is not None:
             row[key] = getattr(case, key)
     return row

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bench.headline import word_count
+from bench.headline import ROUNDS, word_count
 from bench.runs import Case, measure
-from bench.tables import Table, number
+from bench.tables import Table, met, number
 from squall_engine import core
 
 _LINES = 20_000
@@ -31,12 +31,22 @@ AXES: dict[str, tuple[str, tuple[int, ...]]] = {
 }  # fmt: skip
 # A step between neighbours that is steeper is called a cliff. Sizes are left out: bytes cost.
 _CLIFF = 2.0
+# axis -> value -> goal and limit of its cost: in us a tuple, or (of) times that of a smaller value.
+_GOALS: Mapping[str, Mapping[int, tuple[float, float]]] = {
+    "workers": {8: (0.6, 0.8)},
+    "bytes": {100: (0.40, 0.55), 1000: (0.8, 1.3), 10_000: (2, 5)},
+}
+_RATIO_GOALS: Mapping[str, Mapping[int, tuple[int, float, float]]] = {
+    "workers": {2: (1, 1.25, 1.5)},
+    "tasks": {1000: (10, 2, 2.5)},
+}
 
 
 def _case(axis: str, value: int) -> Case:
     name = f"{axis}_{value}"
     if axis == "workers":
-        return word_count(name, workers=value, lines=_LINES, rounds=8 // value, core=core.NAME)
+        # As long in each, or the start would be a part of the cost that grows with the workers.
+        return word_count(name, workers=value, lines=_LINES, rounds=ROUNDS, core=core.NAME)
     if axis == "tasks":
         return word_count(name, tasks=value // 2, lines=_LINES, rounds=2, core=core.NAME)
     if axis == "remote_tasks":
@@ -68,11 +78,26 @@ def take(pairs: int, only: set[str] | None = None) -> dict[str, Any]:
     return report
 
 
+def _judged(axis: str, value: int, costs: Mapping[int, float]) -> tuple[str, str, str]:
+    """Goal, limit, and whether they are met. `costs`: by the values that were measured."""
+    if value in _GOALS.get(axis, {}):
+        goal, limit = _GOALS[axis][value]
+        verdict = met(costs[value], goal, limit, at_most=True)
+        return f"{goal:g} us", f"{limit:g} us", verdict
+    if value in _RATIO_GOALS.get(axis, {}):
+        of, goal, limit = _RATIO_GOALS[axis][value]
+        if of in costs:
+            verdict = met(costs[value] / costs[of], goal, limit, at_most=True)
+            return f"{goal:g}x of {of:,}", f"{limit:g}x of {of:,}", verdict
+    return "", "", ""
+
+
 def tables(report: Mapping[str, Any]) -> list[Table]:
     found = []
     for axis, (title, _) in AXES.items():
         points = [row for row in report["cases"].values() if row["axis"] == axis]
-        rows = []
+        costs = {point["value"]: point["cpu_us_a_tuple"] for point in points}
+        rows: list[list[str]] = []
         before = None
         for row in points:
             cost = row["cpu_us_a_tuple"]
@@ -84,6 +109,8 @@ def tables(report: Mapping[str, Any]) -> list[Table]:
             if axis == "bytes":
                 rate.append(number(row["wall_millions_sec"] * row["value"]))
             rows.append([f"{row['value']:,}", number(cost), step, *rate])
+            if axis in _GOALS or axis in _RATIO_GOALS:
+                rows[-1] += _judged(axis, row["value"], costs)
         columns = [
             axis.replace("_", " "),
             "CPU, us a tuple",
@@ -93,6 +120,8 @@ def tables(report: Mapping[str, Any]) -> list[Table]:
         ]
         if axis == "bytes":
             columns.append("MB/s of time")
+        if axis in _GOALS or axis in _RATIO_GOALS:
+            columns += ["goal", "limit", "met"]
         if rows:
             found.append(Table(title, columns, rows))
     if found:

@@ -22,7 +22,8 @@ from squall_nimbus.scheduler.plan import AssignmentPlan, Wanted, plan
 from squall_nimbus.scheduler.snapshot import Supervisor
 
 WORKERS, EXECUTORS, PORTS = 4, 10, 6
-GOALS_MS = {"new": 300.0, "unchanged": 30.0}  # of 1,000 supervisors
+# goal and limit, of 1,000 supervisors
+GOALS_MS = {"new": (300.0, 800.0), "unchanged": (30.0, None)}
 GOAL_AT = 1_000
 
 
@@ -102,7 +103,8 @@ def tables(report: Mapping[str, Any]) -> list[Table]:
         verdict = ""
         if row["supervisors"] == GOAL_AT:
             verdict = " and ".join(
-                met(row[f"{what}_ms"], goal, None, at_most=True) for what, goal in GOALS_MS.items()
+                met(row[f"{what}_ms"], goal, limit, at_most=True)
+                for what, (goal, limit) in GOALS_MS.items()
             )
         rows.append(
             [
@@ -119,7 +121,8 @@ def tables(report: Mapping[str, Any]) -> list[Table]:
         "node lost: CPU, ms", "goals met",
     ]  # fmt: skip
     note = (
-        f"Medians of {report['pairs']} rounds. The goals are {GOALS_MS['new']:g} ms for a new "
-        f"cluster of {GOAL_AT:,} supervisors, and {GOALS_MS['unchanged']:g} ms for an idle one."
+        f"Medians of {report['pairs']} rounds. The goals are {GOALS_MS['new'][0]:g} ms (limit "
+        f"{GOALS_MS['new'][1]:g}) for a new cluster of {GOAL_AT:,} supervisors, and "
+        f"{GOALS_MS['unchanged'][0]:g} ms for an idle one."
     )
     return [Table("A scheduling round", columns, rows, [note])]

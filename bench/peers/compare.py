@@ -53,7 +53,7 @@ def cases() -> list[Peer]:
     return [
         Peer("plain", "a plain Python loop, no engine", _NONE, "plain"),
         Peer("squall_1", "Squall, one worker", _ONCE, "ours"),
-        Peer("squall_2", "Squall, two workers over TCP", _ONCE, "ours", workers=2),
+        Peer("squall_2", "Squall, two workers", _ONCE, "ours", workers=2),
         Peer("cluster_1", "Squall on a real cluster, one worker", _ONCE, "cluster"),
         Peer("cluster_2", "Squall on a real cluster, two workers", _ONCE, "cluster", workers=2),
         Peer("storm_1", "Apache Storm, one worker, tuned", _ONCE, "storm"),

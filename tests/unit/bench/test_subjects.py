@@ -14,15 +14,25 @@ def test_percentiles_are_of_the_sorted_latencies():
     assert found == {"p50": 500, "p90": 900, "p99": 990, "p999": 999}
 
 
-def latency_report(p99):
+def latency_report(p99, case="one_worker"):
     latencies = [50.0] * 95 + [p99] * 5
     row = latency._summary("one", [latencies], [12.0])
-    return {"pairs": 1, "rate": 1000, "cases": {"one": row | {"goal_p50": 100, "goal_p99": 1000}}}
+    return {"pairs": 1, "rate": 1000, "cases": {case: row}}
 
 
-@pytest.mark.parametrize(("p99", "verdict"), [(999.0, "yes"), (1001.0, "NO")])
-def test_both_goals_of_a_latency_have_to_be_met(p99, verdict):
-    (table,) = latency.tables(latency_report(p99))
+@pytest.mark.parametrize(
+    ("case", "p99", "verdict"),
+    [
+        ("one_worker", 999.0, "yes"),
+        ("one_worker", 1001.0, "NO"),
+        ("two_workers", 200.0, "yes"),
+        ("two_workers", 399.0, "limit"),
+        ("two_workers", 401.0, "NO"),
+        ("echo", 9_999.0, ""),
+    ],
+)
+def test_both_goals_of_a_latency_have_to_be_met(case, p99, verdict):
+    (table,) = latency.tables(latency_report(p99, case))
     assert table.rows[0][-1] == verdict
 
 
@@ -47,6 +57,20 @@ def test_larger_tuples_may_cost_more():
     rows = {f"bytes_{n}": scale_row("bytes", n, n) for n in (1, 10)}
     (table,) = scale.tables({"pairs": 1, "cases": rows})
     assert [row[2] for row in table.rows] == ["", "10.00x"]
+
+
+def test_what_scales_is_judged_by_its_cost_or_by_a_ratio():
+    costs = {1: 0.5, 2: 0.7, 4: 0.7, 8: 0.81}
+    rows = {f"workers_{n}": scale_row("workers", n, cost) for n, cost in costs.items()}
+    (table,) = scale.tables({"pairs": 1, "cases": rows})
+    assert [row[-3:] for row in table.rows] == [
+        ["", "", ""],
+        ["1.25x of 1", "1.5x of 1", "limit"],  # 1.4x
+        ["", "", ""],
+        ["0.6 us", "0.8 us", "NO"],
+    ]
+    (alone,) = scale.tables({"pairs": 1, "cases": {"workers_2": rows["workers_2"]}})
+    assert alone.rows[0][-1] == ""  # with what it is compared was not measured
 
 
 def test_counts_of_all_tasks_are_added_up(tmp_path):
@@ -96,9 +120,9 @@ def test_a_scheduling_round_is_timed_and_judged_at_a_thousand_supervisors(monkey
     assert report["cases"]["supervisors_5"].keys() == {
         "supervisors", "new_ms", "unchanged_ms", "lost_ms",
     }  # fmt: skip
-    row = {"supervisors": 1_000, "new_ms": 299.0, "unchanged_ms": 31.0, "lost_ms": 5.0}
+    row = {"supervisors": 1_000, "new_ms": 799.0, "unchanged_ms": 31.0, "lost_ms": 5.0}
     (table,) = scheduling.tables({"pairs": 1, "cases": {"one": row}})
-    assert table.rows[0][-1] == "yes and NO"
+    assert table.rows[0][-1] == "limit and NO"
 
 
 def test_trust_is_measured_and_judged_by_its_goals(monkeypatch):
