@@ -19,16 +19,15 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from squall_common.authentication.worker_identity import (
     set_worker_identity,
     worker_credentials,
 )
 from squall_common.client.reporting import Connect, ReportSender, connect_by
-from squall_common.cluster.access.digests import StoreAccess
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import ConnectionLostError, StoreError
 from squall_common.cluster.values import (
@@ -52,11 +51,11 @@ from squall_common.topology.model import WorkerSlot
 from squall_common.worker_files.heartbeat_file import Phase
 from squall_common.worker_files.launch_spec import LaunchSpec
 from squall_common.worker_files.watch_file import Pace, read_watch
-from squall_common.worker_files.zookeeper_file import ZooKeeperFile
 from squall_worker.cluster.first_reading import FirstReader, FirstReading
 from squall_worker.cluster.pause_detector import PauseDetector
 from squall_worker.cluster.peers import LOOK_SECS, Peers, refuses
 from squall_worker.cluster.placement import Ownership, Placement, drains, spouts_run
+from squall_worker.cluster.session import Session
 from squall_worker.cluster.view import ClusterView
 from squall_worker.credentials import LOOK_SECS as CREDENTIALS_SECS
 from squall_worker.credentials import CredentialsFile
@@ -92,8 +91,6 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-T = TypeVar("T")
-
 # Exit status. The supervisor relaunches after any of them while the slot has work.
 EXIT_STOPPED = 0  # asked to stop, and drained or out of time
 EXIT_FATAL = 1  # the topology cannot start, or must not go on
@@ -105,14 +102,10 @@ EXIT_NOT_OURS = 4  # the slot's work has moved elsewhere
 _LOOK_SECS = 1.0
 # How long what was sent may take to leave a process that begins anew.
 _LEAVE_SECS = 0.02
-# How often a wait is logged while it lasts.
-_LOG_SECS = 5.0
 # After a sleep, how often the cluster state is read until it answers.
 _DOUBT_SECS = 1.0
 # How often a heartbeat is sent while Nimbus waits for the topology to drain.
 _DRAIN_REPORT_SECS = 1.0
-# How often a worker looks for another digest to show to ZooKeeper.
-_DIGEST_SECS = 1.0
 _RECEIVE_BYTES = 1024 * 1024
 # How long errors that are on their way to ZooKeeper get when the process ends.
 _REPORT_SECS = 2.0
@@ -154,14 +147,20 @@ class Worker:
         self.slot = WorkerSlot(spec.supervisor_id, spec.port)
         self._options = WorkerOptions.read(spec.daemon_conf)
         self.settings = WorkerSettings.of(self._options, secured=spec.secured)
-        self._state = state
         self._clock = clock or SystemClock()
         self._began = self._clock.monotonic()
         self._loop = asyncio.get_running_loop()
         self._tasks = BackgroundTasks(on_crash=lambda _, error: self._fail(error))
         self._stop = asyncio.Event()
         self._changed = asyncio.Event()  # the cluster state or the links have changed
-        self._connected = asyncio.Event()  # ZooKeeper was connected for the first time
+        self._session = Session(
+            spec,
+            self._options,
+            state,
+            tasks=self._tasks,
+            clock=self._clock,
+            on_connected=self._changed.set,  # a worker that started without it reads now
+        )
         self._fatal: BaseException | None = None
         self._engine: EmbeddedEngine | None = None
         self._transport: ZmqTransport | None = None
@@ -198,13 +197,12 @@ class Worker:
         self._log_levels = LogLevels()
         self._log_config: LogConfig | None = None
         self._log_reset: asyncio.TimerHandle | None = None
-        self._digest = ZooKeeperFile(spec.zookeeper_file, spec.topology_id)
         self._watchdog = Watchdog(
             self._loop,
             self._clock,
             record=self._errors.record,
-            send=send or send_aside(self._options, spec.topology_id, self._digest),
-            ask=ask or ask_aside(self._options, spec.topology_id, self._digest),
+            send=send or send_aside(self._options, spec.topology_id, self._session.digest),
+            ask=ask or ask_aside(self._options, spec.topology_id, self._session.digest),
         )
         self._credentials = CredentialsFile(spec.credentials_file, spec.topology_id)
         self._identity: IdentityTokens | None = None  # of a topology that declares audiences
@@ -273,7 +271,7 @@ class Worker:
 
     async def _start(self) -> tuple[EmbeddedEngine, ClusterView, FirstReading]:
         spec = self.spec
-        connecting = self._tasks.start("connect", self._connect())
+        connecting = self._tasks.start("connect", self._session.connect())
         await asyncio.sleep(0)  # let it send its first bytes
         # Large: while ZooKeeper answers.
         from squall_engine.embed import tune_garbage_collector
@@ -300,8 +298,7 @@ class Worker:
         self._peers.attach(transport)
         transport.bind(self.settings.bind_host, spec.port)
         put_on_path(localized)
-        assert self._state is not None
-        view = ClusterView(self._state, spec.topology_id, self.slot, self._changed.set)
+        view = ClusterView(self._session.state, spec.topology_id, self.slot, self._changed.set)
         reader = FirstReader(view, self.slot, changed=self._changed, now=self._clock.monotonic)
         # Checkpoints need ZooKeeper, and all workers the same placement.
         alone = options.topology_checkpoint_interval_secs is None
@@ -417,53 +414,6 @@ class Worker:
             log_dir=self.spec.artifacts_dir,
         )
 
-    async def _connect(self) -> None:
-        """The first connection to ZooKeeper, however long it takes."""
-        if self._state is None:
-            self._state = ClusterState.of(self._options, self._read_digest())
-        if self.spec.ca is not None:
-            # Imported only where a cluster is secured: it takes some 40 ms.
-            from squall_worker.cluster.signed import signed_state
-
-            self._state = signed_state(self._state, self.spec, self._clock)
-        await self._log_while(
-            self._state.store.start(),
-            "waiting_for_zookeeper",
-            servers=self._options.storm_zookeeper_servers,
-            port=self._options.storm_zookeeper_port,
-        )
-        self._connected.set()
-        self._changed.set()  # a worker that started without it reads now
-        self._tasks.every("digest", _DIGEST_SECS, self._follow_digest)
-
-    def _read_digest(self) -> StoreAccess | None:
-        """What is shown to ZooKeeper; None if there is nothing, or if it cannot be read."""
-        try:
-            return self._digest.read()
-        except (OSError, ValueError) as error:
-            log.error("zookeeper_digest_unreadable", error=error)
-            return None
-
-    async def _follow_digest(self) -> None:
-        """Show ZooKeeper what the supervisor has given to this worker since."""
-        assert self._state is not None
-        try:
-            self._digest.follow(self._state.store.authenticate)
-        except (OSError, ValueError) as error:
-            log.error("zookeeper_digest_unreadable", error=error)
-
-    async def _log_while(self, work: Coroutine[Any, Any, T], event: str, **keys: object) -> T:
-        """Await `work`, and log every few seconds that it is still awaited."""
-        task = asyncio.ensure_future(work)
-        try:
-            while not task.done():
-                await asyncio.wait({task}, timeout=_LOG_SECS)
-                if not task.done():
-                    log.warning(event, **keys)
-            return task.result()
-        finally:
-            task.cancel()
-
     def _make_engine(
         self,
         localized: LocalizedTopology,
@@ -549,7 +499,6 @@ class Worker:
         They begin nowhere else: with another placement, so does this process."""
         from squall_engine.epochs.cluster import ClusterEpochs, incarnation_of
 
-        assert self._state is not None
         run, image = self.spec.incarnation, current_image()
         epochs = self._epochs = ClusterEpochs(
             localized.prepared,
@@ -560,7 +509,7 @@ class Worker:
             routes=placement.routes,
             incarnation=incarnation_of(run.assignment_zxid, run.launch, image),
             image=image,
-            store=self._state.store,
+            store=self._session.state.store,
             send=lambda peer, section: transport.send(peer, [section]),
             renew=self._renew,
             on_failure=self._errors.report,
@@ -584,7 +533,7 @@ class Worker:
                 )
                 await waiting
                 changed.cancel()
-                if not restoring.done() and self._connected.is_set():
+                if not restoring.done() and self._session.connected.is_set():
                     await self._look_for_placement(view, epochs)
             return restoring.result()
         finally:
@@ -762,10 +711,9 @@ class Worker:
 
     async def _answer_questions(self, engine: EmbeddedEngine) -> None:
         """Answer workers that ask which messages trees belong to."""
-        await self._connected.wait()
-        assert self._state is not None
+        await self._session.connected.wait()
         calls = engine.calls_under_way()
-        await answer_questions(self._state.store, self.spec.topology_id, calls.message_of)
+        await answer_questions(self._session.state.store, self.spec.topology_id, calls.message_of)
 
     async def _get_ready(self, engine: EmbeddedEngine) -> None:
         """Let spouts emit once the peers are linked. A peer that never comes is not waited for: its
@@ -803,7 +751,7 @@ class Worker:
         return 0.0 if started is None else self._clock.monotonic() - started
 
     def _report_heartbeat(self) -> float | None:
-        if self._report is not None and self._state is not None:
+        if self._report is not None:
             beat = self._report.heartbeat()
             run = self.spec.incarnation
             self._outgoing.report(
@@ -813,7 +761,7 @@ class Worker:
                     tuple(beat.executor_stats),
                     beat.time_secs,
                     (run.assignment_zxid, run.launch),
-                    self._state.encode_worker_beat(self.slot, beat),
+                    self._session.state.encode_worker_beat(self.slot, beat),
                 )
             )
         again = [] if self._drains_since is None else [_DRAIN_REPORT_SECS]
@@ -837,9 +785,10 @@ class Worker:
         )
 
     async def _write_report(self, report: WorkerReport) -> None:
-        if self._state is None or not self._connected.is_set():
+        if not self._session.connected.is_set():
             raise ConnectionLostError("ZooKeeper was not connected yet")
-        self._state.put_encoded_beat_nowait(report.topology_id, report.slot, report.heartbeat)
+        state = self._session.state
+        state.put_encoded_beat_nowait(report.topology_id, report.slot, report.heartbeat)
 
     def _look(self) -> float:
         dump_when_silent(self.settings.silent_secs)
@@ -913,9 +862,8 @@ class Worker:
 
     async def _send_error(self, component: str, info: ErrorInfo) -> None:
         """Send it to ZooKeeper, once it is connected."""
-        await self._connected.wait()
-        assert self._state is not None
-        await self._state.report_error(self.spec.topology_id, component, info)
+        await self._session.connected.wait()
+        await self._session.state.report_error(self.spec.topology_id, component, info)
 
     async def _close(self, *, graceful: bool) -> None:
         """End everything: spouts first, then tuples in flight, then the links. All of it shares one
@@ -958,9 +906,9 @@ class Worker:
         await self._tasks.close()
         self._heartbeats.stop()
         self._alone.stop()
-        if self._state is not None and self._connected.is_set():
+        if self._session.connected.is_set():
             with contextlib.suppress(StoreError):
-                await self._state.close()
+                await self._session.state.close()
 
     async def _end_writing(self, *, graceful: bool) -> list[asyncio.Task[None]]:
         """Give metrics consumers and the history their last data; they end beside the rest."""
