@@ -68,10 +68,9 @@ from squall_worker.localized import LocalizedTopology, load, put_on_path
 from squall_worker.report.dumps import Dumps, heading
 from squall_worker.report.errors import ErrorReporter
 from squall_worker.report.heartbeats import HeartbeatThread
-from squall_worker.report.history import WorkerHistory
 from squall_worker.report.log_levels import LogLevels
 from squall_worker.report.outgoing import Alone, AloneThread, OutgoingReports
-from squall_worker.report.samples import write_samples
+from squall_worker.report.recording import HISTORY_SECS, Recording
 from squall_worker.report.statistics import EXECUTORS_MAX, StatsReport
 from squall_worker.report.sums import SumsReport
 from squall_worker.report.usage import UsageMeter
@@ -83,9 +82,7 @@ from squall_worker.watch.state_answers import Read, StateAnswers
 from squall_worker.watch.watchdog import Send, Watchdog, dump_when_silent, send_aside
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import TracerProvider
-
-    from squall_engine.embed import Before, EmbeddedEngine, EventLog, InHand, Metrics, Reporters
+    from squall_engine.embed import Before, EmbeddedEngine, EventLog, InHand
     from squall_engine.epochs.cluster import ClusterEpochs, Image
     from squall_engine.epochs.parts import EpochSettings
 
@@ -109,14 +106,8 @@ _DRAIN_REPORT_SECS = 1.0
 _RECEIVE_BYTES = 1024 * 1024
 # How long errors that are on their way to ZooKeeper get when the process ends.
 _REPORT_SECS = 2.0
-# How long the last file of the history may take.
-_HISTORY_SECS = 1.5
 # The part of a graceful stop that is reserved for the peers' acknowledgements and goodbyes.
 _GOODBYE_SECS = 0.5
-
-
-class HistoryError(SquallError):
-    """The history cannot be written; the topology runs on without it."""
 
 
 class Worker:
@@ -164,10 +155,6 @@ class Worker:
         self._fatal: BaseException | None = None
         self._engine: EmbeddedEngine | None = None
         self._transport: ZmqTransport | None = None
-        self._metrics: Metrics | None = None
-        self._reporters: Reporters | None = None
-        self._history: WorkerHistory | None = None
-        self._provider: TracerProvider | None = None  # of spans
         self._events: EventLog | None = None
         self._report: StatsReport | None = None  # not None once tasks run
         self._epochs: ClusterEpochs | None = None  # with checkpoints
@@ -190,6 +177,14 @@ class Worker:
             port=spec.port,
             clock=self._clock,
             send=self._send_error,
+        )
+        self._recording = Recording(
+            spec,
+            self._options,
+            self._errors,
+            tasks=self._tasks,
+            clock=self._clock,
+            began=self._began,
         )
         self._sockets = sockets
         self._rings = rings
@@ -279,7 +274,7 @@ class Worker:
         localized = load(spec.stormdist)
         options = TopologyOptions.read(localized.conf)
         self._errors.throttle_by(options)
-        self._begin_history(localized)
+        self._recording.begin(localized)
         key = own_key(spec, localized.conf, self.settings.bind_host)
         transport = self._transport = ZmqTransport(
             spec.topology_id,
@@ -318,9 +313,7 @@ class Worker:
         set_place(engine.log_place())
         await engine.start()
         engine.set_routes(placement.routes)
-        self._start_metrics(engine)
-        if self._history is not None:
-            self._history.follow(engine)
+        self._recording.start(engine, self._checkpoints)
         tune_heap()
         gc.enable()  # the start ran without (see __main__)
         tune_garbage_collector()
@@ -370,50 +363,6 @@ class Worker:
         await self._identity.first()
         self._tasks.every("identity tokens", IDENTITY_SECS, self._identity.look)
 
-    def _begin_history(self, localized: LocalizedTopology) -> None:
-        """Start the history, if the topology wants one."""
-
-        def on_trouble(error: Exception) -> None:
-            reason = HistoryError(f"the topology's history cannot be written: {error}")
-            self._errors.report(SYSTEM_COMPONENT, SYSTEM_TASK, reason)
-
-        self._history = WorkerHistory.of(
-            self.spec,
-            {**self.spec.daemon_conf, **localized.conf},
-            clock=self._clock,
-            on_trouble=on_trouble,
-            before_reading=self._errors.note_rest,
-        )
-        if self._history is not None:
-            self._errors.note = self._history.error
-
-    def _start_metrics(self, engine: EmbeddedEngine) -> None:
-        """Start metrics consumers, if the topology has any, and the samples for Prometheus, if the
-        supervisor shows them."""
-        if self._options.supervisor_metrics_port is not None:
-            writing = write_samples(
-                engine.samples(),
-                self.spec.worker_dir,
-                clock=self._clock,
-                began=self._began,
-                lag_secs=LoopLag.started().worst,
-                checkpoints=self._checkpoints,
-            )
-            self._tasks.start("samples", writing)
-        self._metrics = engine.start_metrics(
-            host=self.spec.hostname,
-            clock=self._clock,
-            report=self._errors.report,
-            log_dir=self.spec.artifacts_dir,
-            observer=self._history,
-        )
-        self._reporters = engine.start_reporters(
-            host=self.spec.hostname,
-            clock=self._clock,
-            report=self._errors.report,
-            log_dir=self.spec.artifacts_dir,
-        )
-
     def _make_engine(
         self,
         localized: LocalizedTopology,
@@ -435,7 +384,7 @@ class Worker:
             pid_dir=self.spec.pid_dir,
             log_dir=self.spec.artifacts_dir,
             worker=f"{self.spec.hostname}:{self.spec.port}",
-            tracer_provider=self._make_provider(localized),
+            tracer_provider=self._recording.make_provider(TopologyOptions.read(localized.conf)),
             credentials=self._credentials.read() or {},
             identity_tokens=HeldTokens() if self._identity is None else self._identity.held,
             epochs=epochs,
@@ -451,19 +400,6 @@ class Worker:
             in_hand=in_hand,
             before=before,
         )
-
-    def _make_provider(self, localized: LocalizedTopology) -> TracerProvider | None:
-        """Where spans go, if the topology is traced. It runs untraced if that cannot be."""
-        options = TopologyOptions.read(localized.conf)
-        if options.topology_tracing_enabled:
-            from squall_worker.report.tracing import TracingError, make_provider
-
-            worker = f"{self.spec.hostname}:{self.spec.port}"
-            try:
-                self._provider = make_provider(options, self.spec.topology_id, worker)
-            except TracingError as error:
-                self._errors.report(SYSTEM_COMPONENT, SYSTEM_TASK, error)
-        return self._provider
 
     def _open_in_hand(self) -> tuple[InHand | None, Before | None]:
         """The file in which this worker records the messages that it has in hand, and the previous
@@ -887,7 +823,8 @@ class Worker:
             drained = await self._engine.stop(max(0.0, secs))
             log.info("engine_stopped", drained=drained)
         # The peers come first: they wait for our acknowledgements and our goodbye.
-        writing = await self._end_writing(graceful=graceful)
+        why = "asked to" if graceful else f"{self._fatal or 'could not start'}"
+        writing = await self._recording.end(why)
         if self._transport is not None:
             secs = left(self.settings.stop_secs) if drains else 0.0
             settled = await self._transport.close(secs)
@@ -897,7 +834,7 @@ class Worker:
             self._events.close()
         await self._errors.close(left(_REPORT_SECS))
         if writing:
-            _, late = await asyncio.wait(writing, timeout=left(_HISTORY_SECS, 0.25))
+            _, late = await asyncio.wait(writing, timeout=left(HISTORY_SECS, 0.25))
             for task in late:
                 task.cancel()
         for error in await asyncio.gather(*writing, return_exceptions=True):
@@ -909,24 +846,6 @@ class Worker:
         if self._session.connected.is_set():
             with contextlib.suppress(StoreError):
                 await self._session.state.close()
-
-    async def _end_writing(self, *, graceful: bool) -> list[asyncio.Task[None]]:
-        """Give metrics consumers and the history their last data; they end beside the rest."""
-        ending = []
-        if self._metrics is not None:
-            ending.append(asyncio.create_task(self._metrics.close()))
-            await asyncio.sleep(0)  # its last reading is also the history's
-        if self._reporters is not None:
-            ending.append(asyncio.create_task(self._reporters.close()))
-        if self._provider is not None:
-            from squall_worker.report.tracing import close_provider
-
-            ending.append(asyncio.create_task(close_provider(self._provider)))
-        if self._history is not None:
-            why = "asked to" if graceful else f"{self._fatal or 'could not start'}"
-            self._history.stopped(why)
-            ending.append(asyncio.create_task(self._history.close(_HISTORY_SECS)))
-        return ending
 
     def _age(self) -> str:
         """Seconds since the process began its work, for logs."""
