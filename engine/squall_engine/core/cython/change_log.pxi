@@ -1,5 +1,15 @@
 # What calls have put since the last snapshot, as rows of a segment: see `ChangeLog` in `pure`.
 
+cdef extern from *:
+    """
+    #if defined(__GNUC__) || defined(__clang__)
+    #define squall_prefetch(place) __builtin_prefetch(place)
+    #else
+    #define squall_prefetch(place) ((void)(place))
+    #endif
+    """
+    void prefetch "squall_prefetch"(const void*) noexcept
+
 cdef Py_ssize_t LOG_SLOTS_MIN = 256
 cdef Py_ssize_t LOG_SLOTS_MAX = 1 << 16
 cdef Py_ssize_t LOG_WAYS = 4  # slots in which a key may be: half a line of the cache
@@ -228,6 +238,12 @@ cdef class ChangeLog:
     cdef inline uint64_t* ways(self, uint64_t spread) noexcept:
         """The first of the slots in which a key may be."""
         return self.slots + (<Py_ssize_t>(spread >> self.shift) & ~(LOG_WAYS - 1))
+
+    cdef inline int come(self, object key) except -1:
+        """A plain key may be noted soon: have the processor fetch its slots, beside what else it
+        waits for meanwhile."""
+        prefetch(self.ways(spread_of(key)))
+        return 0
 
     cdef bint note(self, object key, object value, Py_ssize_t key_count) except -1:
         """A plain key, one of so many, has this plain value from now on. False if that is no row

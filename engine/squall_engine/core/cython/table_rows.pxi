@@ -1,15 +1,5 @@
 # Entries of state in a table on disk: see `pure.table_rows`.
 
-cdef extern from *:
-    """
-    #if defined(__GNUC__) || defined(__clang__)
-    #define squall_prefetch(place) __builtin_prefetch(place)
-    #else
-    #define squall_prefetch(place) ((void)(place))
-    #endif
-    """
-    void prefetch "squall_prefetch"(const void*) noexcept
-
 cdef Py_ssize_t AHEAD = 8
 cdef Py_ssize_t TABLE_NAME_MAX = KEY_BYTES_MAX
 cdef Py_ssize_t GROUP_BYTES = 4

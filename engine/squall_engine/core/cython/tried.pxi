@@ -160,6 +160,7 @@ cdef class HotState:
         cdef PyObject* found
         cdef object value
         if self.is_hot(key):
+            self.log.come(key)
             found = PyDict_GetItemWithError(self.values, key)
             if found is not NULL:
                 value = <object>found
@@ -184,6 +185,7 @@ cdef class HotState:
             if was_got:
                 old = self.last_value
             else:
+                self.log.come(key)
                 found = PyDict_GetItemWithError(self.values, key)
                 if found is not NULL:
                     old = <object>found
