@@ -7,6 +7,7 @@ holds. Until then it restarts their message timeout now and then: they wait, the
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -493,6 +494,10 @@ class _Shell:
         if not self.plan.key and not id_field:
             return tuples
         key_of = self._key_of
+        if not id_field:
+            with contextlib.suppress(Exception):  # of one of them, which is found below
+                set(map(key_of, tuples))  # each has a key, and the key a hash
+                return tuples
         found = []
         for tup in tuples:
             try:
@@ -554,6 +559,13 @@ class _Shell:
         late: list[Event] = []
         timestamp = self.timestamp
         assert timestamp is not None
+        source = tuples[0] if tuples else None
+        if source is not None and self.plan.timestamp_field is not None:
+            times = _numbers(timestamp, tuples)
+            if times and min(times) >= first_ms:  # all are in time
+                inputs = (source.source_component, source.source_stream)
+                watermarks.track(inputs, max(times), now_ms)
+                return list(zip(times, tuples, strict=True))
         for tup in tuples:
             try:
                 at_ms = timestamp(tup)
@@ -566,8 +578,7 @@ class _Shell:
             if latest_ms is None or at_ms > latest_ms:
                 latest_ms = at_ms
             (events if at_ms >= first_ms else late).append((at_ms, tup))
-        if latest_ms is not None:
-            source = tuples[0]
+        if latest_ms is not None and source is not None:
             watermarks.track((source.source_component, source.source_stream), latest_ms, now_ms)
         if self._disk is not None:
             late = self._bounded(self._disk, late)
@@ -970,6 +981,15 @@ class _Shell:
         for tup in list(self._operator.held()):
             if not getattr(tup, "settled", False):
                 self._bolt.fail(tup)
+
+
+def _numbers(timestamp: Callable[[Tuple], Any], tuples: Sequence[Tuple]) -> list[int]:
+    """The timestamps of tuples, if all are whole numbers; otherwise none."""
+    try:
+        found = list(map(timestamp, tuples))
+    except Exception:
+        return []
+    return found if set(map(type, found)) == {int} else []
 
 
 def _detached(tup: Tuple) -> dict[str, Any]:

@@ -306,6 +306,55 @@ def test_late_tuples_go_to_their_stream(bolt: type[WindowedBolt]) -> None:
         ]
 
 
+@pytest.mark.parametrize("spoiled", [False, True])
+def test_each_tuple_of_a_batch_has_its_own_time_and_key(spoiled: bool) -> None:
+    """Some are late, and some cannot be in a window: the others are, and only they."""
+    batches: list[int] = []
+    count = 10
+
+    class Counts(Count):
+        def prepare(self, conf: Any, context: Any) -> None:
+            execute = self._squall_shell.execute
+
+            def noted(tuples: list[Any]) -> None:
+                batches.append(len(tuples))
+                execute(tuples)
+
+            self._squall_shell.execute = noted  # type: ignore[method-assign]
+
+    builder = TopologyBuilder()
+    builder.spout("s", Words())
+    windows = tumbling(secs=10, key="user", event_time=times(late_stream="late"))
+    builder.bolt("w", Counts()).windowed(windows).shuffle("s")
+    with TopologyTest(builder) as test:
+        test.feed("s", ["a", 1000], message_id="first")
+        test.run_for(2)  # the watermark is there
+        late_row: list[Any] = ["a", 500]
+        rows: list[list[Any]] = [["a", 3000], late_row, ["a", 3002], ["b", 2000], ["b", 1000]]
+        spoils: list[list[Any]] = [[["no", "hash"], 3001], ["a", "no time"]]
+        if spoiled:
+            rows = [
+                ["a", 3000.5],
+                *spoils,
+                *rows[1:3],
+                ["b", datetime.fromtimestamp(2, UTC)],
+                *rows[4:],
+            ]
+        for at in range(count):
+            for row in rows:
+                test.feed("s", row, message_id=(at, str(row)))
+        test.run_for(2)
+        test.feed("s", ["c", 30_500])
+        test.run_for(2)
+        ended = [one.values[:2] for one in test.emitted("w", "default")]
+        late = [one.values[0]["values"]["at"] for one in test.emitted("w", "late")]
+        failed = sorted({what for _, what in test.failed("s")})
+    assert max(batches) > 1
+    assert sorted(ended) == [["a", 1 + 2 * count], ["b", 2 * count]]
+    assert late == [500] * count
+    assert failed == (sorted(map(str, spoils)) if spoiled else [])
+
+
 def test_a_late_tuple_without_a_stream_is_acked() -> None:
     windows = tumbling(secs=0.010, event_time=times())
     with BoltTest(Shown(), INPUTS, windows=windows) as test:
