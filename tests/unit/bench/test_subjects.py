@@ -118,11 +118,13 @@ def test_a_scheduling_round_is_timed_and_judged_at_a_thousand_supervisors(monkey
     monkeypatch.setattr(scheduling, "cases", lambda: small)
     report = scheduling.take(1)
     assert report["cases"]["supervisors_5"].keys() == {
-        "supervisors", "new_ms", "unchanged_ms", "lost_ms",
+        "supervisors", "new_ms", "unchanged_ms", "lost_ms", "whole_ms", "whole_unchanged_ms",
     }  # fmt: skip
     row = {"supervisors": 1_000, "new_ms": 799.0, "unchanged_ms": 31.0, "lost_ms": 5.0}
     (table,) = scheduling.tables({"pairs": 1, "cases": {"one": row}})
     assert table.rows[0][-1] == "limit and NO"
+    (table,) = scheduling.tables({"pairs": 1, "cases": {"one": {**row, "whole_ms": 2_001.0}}})
+    assert table.rows[0][-1] == "limit and NO and NO"
 
 
 def test_trust_is_measured_and_judged_by_its_goals(monkeypatch):
