@@ -40,7 +40,9 @@ WORDS = {
     "engine/atomic": {"kinds"},
     "engine/backpressure": {"backpressure", "model"},
     "engine/build": {"component_conf"},
-    "engine/core": {"core", "core_traces", "grouped", "inbox", "stale", "table_rows", "tried"},
+    "engine/core": {
+        *("core", "core_traces", "grouped", "inbox", "merging", "stale", "table_rows", "tried"),
+    },
     "engine/multilang": {"readers", "serializers"},
     "engine/tasks": {"collectors", "kinds", "turns"},
     "nimbus": {"small_parts"},
