@@ -7,7 +7,8 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from squall_common.component.checkpoints import Place, option_refusals, refuse
+from squall_common.component.checkpoints import Place, option_refusals
+from squall_common.component.refusals import refuse
 from squall_common.topology.model import ComponentKind, Topology
 
 if TYPE_CHECKING:

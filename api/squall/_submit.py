@@ -32,12 +32,11 @@ from squall._import_check import (
 from squall._savepoint import with_savepoint
 from squall_common.component.checkpoints import (
     Place,
-    Refusal,
     class_refusals,
     option_refusals,
-    refuse,
     structure_refusals,
 )
+from squall_common.component.refusals import Refusal, refuse
 from squall_common.config.load import check_json, read_conf, validate_conf, warnings_about
 from squall_common.config.scopes import check_program_conf, topology_part
 from squall_common.errors import InvalidTopologyError, NimbusError, SquallError
@@ -264,7 +263,8 @@ def _submit_to_cluster(
 async def _refuse_without_checkpoints(
     nimbus: NimbusClient, conf: Mapping[str, Any], topology: Topology, session: Session
 ) -> None:
-    """Raise InvalidTopologyError if components need checkpoints, and neither the topology's
+    """Raise InvalidTopologyError if components need checkpoints (for themselves, or for async state
+    on disk), and neither the topology's
     configuration nor the cluster's asks for them. (Nimbus does not know the classes.)"""
     from squall_common.config.options.typed import TopologyOptions
     from squall_thrift import storm
@@ -272,7 +272,14 @@ async def _refuse_without_checkpoints(
     def has_interval(conf: Mapping[str, Any]) -> bool:  # as far as this version can read it
         return TopologyOptions.read_valid(conf).topology_checkpoint_interval_secs is not None
 
-    refusals = list(class_refusals(topology, has_checkpoints=False, made=session.made))
+    refusals = list(
+        class_refusals(
+            topology,
+            has_checkpoints=False,
+            backend=TopologyOptions.read_valid(conf).topology_state_backend,
+            made=session.made,
+        )
+    )
     if not refusals or has_interval(conf):
         return
     try:

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from squall_common.cluster.values import Assignment, StormBase, TopologyStatus
-from squall_common.component.checkpoints import Place, class_refusals, option_refusals, refuse
+from squall_common.component.checkpoints import Place, all_refusals, class_refusals
+from squall_common.component.refusals import refuse
 from squall_common.config.for_workers import worker_conf
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.config.options.typed import TopologyOptions, WorkerOptions
@@ -115,8 +116,10 @@ class LocalWorkers:
         options = TopologyOptions.read(stored)
         check_credentials(credentials or {})
         validate_topology(topology, options)
-        refuse(option_refusals(options, Place.WORKERS))
-        refuse(class_refusals(topology, has_checkpoints=False))
+        refuse(all_refusals(topology, options, Place.WORKERS))
+        refuse(
+            class_refusals(topology, has_checkpoints=False, backend=options.topology_state_backend)
+        )
         self._submitted += 1
         running = _Running(
             make_topology_id(name, self._submitted, int(time.time())),

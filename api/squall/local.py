@@ -25,7 +25,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from squall_common.component.checkpoints import Place, all_refusals, class_refusals, refuse
+from squall_common.component.checkpoints import Place, all_refusals, class_refusals
+from squall_common.component.refusals import refuse
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.clock import SystemClock
@@ -130,7 +131,11 @@ class LocalTopologies:
         refuse(
             [
                 *all_refusals(topology, options, Place.PROCESS),
-                *class_refusals(topology, has_checkpoints=has_checkpoints),
+                *class_refusals(
+                    topology,
+                    has_checkpoints=has_checkpoints,
+                    backend=options.topology_state_backend,
+                ),
             ]
         )
         prepared = prepare(topology, stored)

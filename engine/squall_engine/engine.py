@@ -30,12 +30,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from squall_common.cluster.values import ExecutorStats
-from squall_common.component.checkpoints import Place, option_refusals, refuse
+from squall_common.component.checkpoints import Place, option_refusals
 from squall_common.component.context import (
     CurrentCredentials,
     WorkerContext,
     WorkerTopologyContext,
 )
+from squall_common.component.refusals import refuse
 from squall_common.component.shared_threads import SharedThreads
 from squall_common.component.state import KeyValueState
 from squall_common.daemon.clock import Clock, SystemClock

@@ -88,6 +88,12 @@ class Count(StatefulBolt):
     def execute(self, tup: Tuple) -> None: ...
 
 
+class CountAsync(StatefulBolt):
+    outputs = ["word"]
+
+    async def execute(self, tup: Tuple) -> None: ...
+
+
 class Write(TransactionalSink):
     def commit(self, batches: Sequence[Any]) -> None: ...
 
@@ -182,6 +188,14 @@ def _option(says: str, by: tuple[str, ...], **conf: Any) -> Refused:
     return Refused(of(Pass()), says, by, changed)
 
 
+def _stored(says: str, **conf: Any) -> Refused:
+    """A bolt with state, without checkpoints."""
+    changed = {f"topology.{key.replace('_', '.')}": value for key, value in conf.items()}
+    return Refused(
+        of(Count(), NotRewindable()), says, (NIMBUS, LOCAL, WORKER), {INTERVAL: None, **changed}
+    )
+
+
 def _several(bolt: Any, kinds: str) -> Refused:
     what = f"is {kinds}, and a checkpoint holds one of these for each task"
     return _bolt(bolt, what, "make it several bolts")
@@ -220,6 +234,12 @@ REFUSED: dict[str, Refused] = {
         state_url="state",
         state_provider="store",
         checkpoint_interval_secs=None,
+    ),
+    "a URL of nothing": _option(
+        "topology.state.url is 's3://', which names no place: name a bucket and a folder: "
+        "s3://bucket/folder",
+        (NIMBUS,),
+        state_url="s3://",
     ),
     "a bucket, in a process": _option(
         "topology.state.url is 's3://a/b', and in one process checkpoints go to a folder: set it "
@@ -318,6 +338,51 @@ REFUSED: dict[str, Refused] = {
     "windows and state": _several(WindowsAndCount(), "a WindowedBolt and a StatefulBolt"),
     "windows and rows": _several(WindowsAndWrite(), "a WindowedBolt and a TransactionalSink"),
     # -- without checkpoints
+    "stored nowhere": _stored(
+        "topology.state.provider is 'store', but topology.state.url is not set: set it to a folder "
+        "that all nodes mount, or to a URL such as s3://bucket/folder",
+        state_provider="store",
+        state_url=None,
+    ),
+    "options of another provider": _stored(
+        "topology.state.provider.config has url, which the provider 'store' does not know: where a "
+        "store is, is set by topology.state.url",
+        state_provider="store",
+        state_provider_config={"url": "s3://bucket/folder"},
+    ),
+    "options that are not a map": _stored(
+        "topology.state.provider.config: jedisPoolConfig is 'localhost': a map may have host, "
+        "port, timeout, database, password",
+        state_provider="redis",
+        state_provider_config={"jedisPoolConfig": "localhost"},
+    ),
+    "on disk, and stored nowhere": _stored(
+        "bolt 'bolt' (Count) has topology.state.backend 'disk', and its state is not stored, so "
+        f"it would end with its worker: set {INTERVAL}, or topology.state.provider to 'store'",
+        state_backend="disk",
+    ),
+    "on disk, and in Redis": _stored(
+        "bolt 'bolt' (Count) has topology.state.backend 'disk', and topology.state.provider is "
+        "'redis', which is sent all state at once now and then: set topology.state.provider to "
+        "'store'",
+        state_backend="disk",
+        state_provider="redis",
+    ),
+    "a bolt on disk, stored nowhere": Refused(
+        of(Count(), NotRewindable(), conf={"topology.state.backend": "disk"}),
+        "bolt 'bolt' (Count) has topology.state.backend 'disk', and its state is not stored, so "
+        f"it would end with its worker: set {INTERVAL}, or topology.state.provider to 'store'",
+        (NIMBUS, LOCAL),
+        {INTERVAL: None},
+    ),
+    "coroutines on disk": Refused(
+        of(CountAsync(), NotRewindable(), conf={"topology.state.backend": "disk"}),
+        "bolt 'bolt' (CountAsync) has topology.state.backend 'disk' and an async execute(), whose "
+        f"state cannot be on disk without checkpoints: set {INTERVAL}, or define execute without "
+        "async",
+        (LOCAL,),
+        {INTERVAL: None, "topology.state.provider": "store"},
+    ),
     "a source of checkpoints": Refused(
         of(Pass()),
         "spout 'words' (Words) is a RewindableSpout, which works with checkpoints only: "

@@ -12,17 +12,17 @@ from __future__ import annotations
 import enum
 import graphlib
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from squall_common.component.component import Bolt, ShellWrapper, Spout
 from squall_common.component.delivery.rewinding import RewindableSpout
 from squall_common.component.delivery.transactional import TransactionalSink
+from squall_common.component.refusals import Refusal, refusal_of
 from squall_common.component.stateful import StatefulBolt
+from squall_common.component.stored_state import async_refusals, stored_refusals
 from squall_common.daemon.folders import is_local, is_relative
-from squall_common.errors import InvalidTopologyError, SquallError
 from squall_common.names import is_system_id
 from squall_common.topology.import_paths import class_here
 from squall_common.topology.model import (
@@ -54,34 +54,13 @@ class Place(enum.Enum):
     ENGINE = "an engine alone, as on Spark and in the test kit"
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A reason why a topology cannot run. `what` is a sentence that names the component or the
-    option; `remedy` says what to do."""
-
-    what: str
-    remedy: str
-
-    def __str__(self) -> str:
-        return f"{self.what}: {self.remedy}"
-
-    def error(self) -> SquallError:
-        """This reason alone."""
-        return SquallError(self.what, hint=self.remedy)
-
-
-def refuse(refusals: Iterable[Refusal]) -> None:
-    """Raise InvalidTopologyError that lists the refusals, if there are any."""
-    problems = [str(one) for one in refusals]
-    if problems:
-        raise InvalidTopologyError.listing(problems)
-
-
 def all_refusals(topology: Topology, options: TopologyOptions, place: Place) -> Iterator[Refusal]:
     """All that can be said without the topology's classes. `options` are complete."""
     yield from option_refusals(options, place)
     if options.topology_checkpoint_interval_secs is not None:
         yield from structure_refusals(topology, options)
+    else:
+        yield from stored_refusals(topology, options)
 
 
 # ---- where and how it runs
@@ -148,6 +127,11 @@ def _folder_refusals(options: TopologyOptions, place: Place) -> Iterator[Refusal
             "worker",
             "give a URL, or the whole path of a folder that all nodes mount",
         )
+    if not is_local(url) and not url.partition("://")[2].strip("/"):
+        yield Refusal(
+            f"topology.state.url is {url!r}, which names no place",
+            "name a bucket and a folder: s3://bucket/folder",
+        )
     has_checkpoints = options.topology_checkpoint_interval_secs is not None
     if place is Place.PROCESS and has_checkpoints and not is_local(url):
         yield Refusal(
@@ -182,7 +166,7 @@ def _component_refusals(component: Component, options: TopologyOptions) -> Itera
     if isinstance(component.object, ShellObject):
         yield _shell_refusal(component)
     if own.topology_max_replays is not None:
-        yield _of(
+        yield refusal_of(
             component,
             f"sets topology.max.replays, and {INTERVAL} is set",
             "unset topology.max.replays: with checkpoints no message is replayed (see "
@@ -194,7 +178,7 @@ def _component_refusals(component: Component, options: TopologyOptions) -> Itera
     yield from _grouping_refusals(component)
     tasks = task_count(component, options)
     if tasks > groups:
-        yield _of(
+        yield refusal_of(
             component,
             f"has {tasks} tasks, and its state {groups} key groups",
             "give it fewer tasks, or raise topology.state.max.parallelism of the bolt",
@@ -203,7 +187,7 @@ def _component_refusals(component: Component, options: TopologyOptions) -> Itera
 
 def _shell_refusal(component: Component) -> Refusal:
     """Of a component that is a child process."""
-    return _of(
+    return refusal_of(
         component,
         "is a shell component, whose state and position no checkpoint can hold",
         f"write it in Python{_OR_UNSET}",
@@ -214,11 +198,11 @@ def _grouping_refusals(component: Component) -> Iterator[Refusal]:
     """Of a bolt with state by key."""
     remedy = "with checkpoints use a fields grouping, as state belongs to its key"
     if not component.inputs:
-        yield _of(component, "keeps state by key, and subscribes to nothing", remedy)
+        yield refusal_of(component, "keeps state by key, and subscribes to nothing", remedy)
     for stream, grouping in component.inputs.items():
         if grouping.kind is not GroupingKind.FIELDS or not grouping.fields:
             groups = f"groups {str(stream)!r} by {_named(grouping)}"
-            yield _of(component, f"keeps state by key, and {groups}", remedy)
+            yield refusal_of(component, f"keeps state by key, and {groups}", remedy)
 
 
 def _named(grouping: Grouping) -> str:
@@ -254,11 +238,15 @@ class _Kind(NamedTuple):
 
 
 def class_refusals(
-    topology: Topology, *, has_checkpoints: bool, made: Mapping[str, Any] = MappingProxyType({})
+    topology: Topology,
+    *,
+    has_checkpoints: bool,
+    backend: str = "memory",
+    made: Mapping[str, Any] = MappingProxyType({}),
 ) -> Iterator[Refusal]:
     """Of the classes of a topology's components, as far as this process has imported them: whoever
-    builds a topology has. `made` has objects of components, by id, that their class paths do not
-    lead to."""
+    builds a topology has. `backend` is topology.state.backend of the topology. `made` has objects
+    of components, by id, that their class paths do not lead to."""
     for component in topology.components.values():
         if is_system_id(component.id) or not isinstance(component.object, PythonObject):
             continue
@@ -268,6 +256,8 @@ def class_refusals(
         cls = found if isinstance(found, type) else type(found)
         if issubclass(cls, Spout | Bolt | ShellWrapper):
             yield from object_refusals(component, found, has_checkpoints=has_checkpoints)
+            if not has_checkpoints:
+                yield from async_refusals(component, cls, backend)
 
 
 def object_refusals(component: Component, made: Any, *, has_checkpoints: bool) -> Iterator[Refusal]:
@@ -287,7 +277,7 @@ def object_refusals(component: Component, made: Any, *, has_checkpoints: bool) -
 def _refusals_without(component: Component, cls: type) -> Iterator[Refusal]:
     if issubclass(cls, RewindableSpout | TransactionalSink):
         kind = "RewindableSpout" if issubclass(cls, Spout) else "TransactionalSink"
-        yield _of(
+        yield refusal_of(
             component,
             f"is a {kind}, which works with checkpoints only",
             f"set {INTERVAL} and topology.state.url",
@@ -297,7 +287,7 @@ def _refusals_without(component: Component, cls: type) -> Iterator[Refusal]:
 
 def _spout(component: Component, cls: type[Spout]) -> Iterator[Refusal]:
     if not issubclass(cls, RewindableSpout):
-        yield _of(
+        yield refusal_of(
             component,
             "cannot be read again from a position, so it has no checkpoints",
             f"derive it from RewindableSpout{_OR_UNSET}",
@@ -318,14 +308,14 @@ def _bolt(component: Component, made: Any) -> Iterator[Refusal]:
     )
     several = [kind.name for kind in kinds if kind.has]
     if len(several) > 1:
-        yield _of(
+        yield refusal_of(
             component,
             f"is {' and '.join(several)}, and a checkpoint holds one of these for each task",
             "make it several bolts",
             cls,
         )
     if not windowed and (not made.auto_ack or not (made.auto_anchor or _takes_many(cls))):
-        yield _of(
+        yield refusal_of(
             component,
             "acks or anchors by hand, so what it holds would be in no checkpoint",
             f"leave auto_ack and auto_anchor on, and keep what it holds as state{_OR_UNSET}",
@@ -353,25 +343,15 @@ def _own_methods(
     """That a class defines what its base leaves to it, and that the engine can call it: what a
     coroutine or a generator would do never happened, as nothing runs it."""
     if getattr(cls, required) is getattr(base, required):
-        yield _of(component, f"does not define {required}()", f"see {base.__name__}", cls)
+        yield refusal_of(component, f"does not define {required}()", f"see {base.__name__}", cls)
     for name in plain:
         method = getattr(cls, name)
         is_async = inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method)
         if is_async or inspect.isgeneratorfunction(method):
             how = "is async" if is_async else "contains `yield`"
-            yield _of(
+            yield refusal_of(
                 component,
                 f"is a {base.__name__} whose {name}() {how}",
                 "define it as a plain function; with blocking = True it may wait",
                 cls,
             )
-
-
-def _of(component: Component, what: str, remedy: str, cls: type | None = None) -> Refusal:
-    """A refusal that names the component and its class, as the topology has it if not given."""
-    where = f"{component.kind.value} {component.id!r}"
-    if cls is not None:
-        where += f" ({cls.__qualname__})"
-    elif isinstance(component.object, PythonObject):
-        where += f" ({component.object})"
-    return Refusal(f"{where} {what}", remedy)

@@ -110,7 +110,8 @@ class CheckpointStore:
                 raise
             except Exception as error:  # whatever the URL's file system raises
                 number = error.errno if isinstance(error, OSError) else None
-                if left and number not in _FINAL and number not in _FULL:
+                is_final = number in _FINAL or number in _FULL or _cannot_be_opened(error)
+                if left and not is_final:
                     self._sleep(wait * random.uniform(0.5, 1.0))
                     wait *= 2
                     continue
@@ -125,8 +126,17 @@ class CheckpointStore:
             hint = "free space there, or store the state elsewhere (topology.state.url)"
         elif number in _FINAL:
             hint = "let the user that the workers run as write there"
-        elif isinstance(error, ImportError):
-            hint = "install what reads such URLs (for s3://: pip install 'squall[s3]')"
+        elif _cannot_be_opened(error):
+            hint = (
+                "write a URL that fsspec knows, and install what reads it (for s3://: pip install "
+                "'squall[s3]')"
+            )
         return StateStoreError(
             f"could not {what} {name} in the state store {self.url}: {describe(error)}", hint=hint
         )
+
+
+def _cannot_be_opened(error: Exception) -> bool:
+    """Whether nothing that is installed reads such URLs, so that to try again cannot help."""
+    is_unknown = isinstance(error, ValueError) and str(error).startswith("Protocol not known")
+    return is_unknown or isinstance(error, ImportError)

@@ -190,11 +190,6 @@ def _state_problems(topology: Topology, options: TopologyOptions | None) -> Iter
         for component in topology.components.values()
         if (groups := read(component.conf).topology_state_max_parallelism) is not None
     ]
-    if stateful and options.topology_state_provider == "store" and not options.topology_state_url:
-        yield (
-            "topology.state.provider is 'store', but topology.state.url is not set: set it to a "
-            "folder that all nodes mount, or to a URL such as s3://bucket/folder"
-        )
     for component, groups in stateful:
         where = f"bolt {_quote(component.id)}"
         for source, grouping in component.inputs.items():

@@ -28,7 +28,8 @@ from typing import Final
 from squall_common.cluster import paths
 from squall_common.cluster.store import Store
 from squall_common.cluster.values import CheckpointReport, StormBase
-from squall_common.component.checkpoints import Place, option_refusals, refuse
+from squall_common.component.checkpoints import Place, option_refusals
+from squall_common.component.refusals import refuse
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError

@@ -21,10 +21,11 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
-from squall_common.component.checkpoints import refuse, structure_refusals
+from squall_common.component.checkpoints import structure_refusals
 from squall_common.component.component import Bolt
 from squall_common.component.delivery.rewinding import RewindableSpout
 from squall_common.component.delivery.transactional import RowBatch, TransactionalSink
+from squall_common.component.refusals import refuse
 from squall_common.component.state import KeyValueState
 from squall_common.component.stateful import StatefulBolt
 from squall_common.config.options.typed import TopologyOptions

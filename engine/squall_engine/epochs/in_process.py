@@ -23,7 +23,8 @@ import time
 from pathlib import Path
 from typing import Final
 
-from squall_common.component.checkpoints import Place, option_refusals, refuse
+from squall_common.component.checkpoints import Place, option_refusals
+from squall_common.component.refusals import refuse
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from squall_common.component.stored_state import DISK
 from squall_common.config.options.typed import TopologyOptions
-from squall_common.errors import ConfigError
 from squall_common.state.disk.rows import TableCodec
 from squall_common.state.keyed import KeyedState
 from squall_common.topology.serialization import Registry
-
-DISK = "disk"
 
 
 def make_state(
@@ -34,13 +32,3 @@ def make_state(
         ttl_secs=ttl_secs,
         registry=registry,
     )
-
-
-def refuse_unstored(options: TopologyOptions) -> None:
-    """State on disk is read back from where it is stored. Raises ConfigError if it is not."""
-    if options.topology_state_backend == DISK:
-        raise ConfigError(
-            "topology.state.backend is 'disk', but the state is not stored, so it would end with "
-            "its worker",
-            hint="set topology.checkpoint.interval.secs, or topology.state.provider to 'store'",
-        )

@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
+from squall_common.component.refusals import refuse
+from squall_common.component.stored_state import DISK, stored_refusals
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
 from squall_common.names import topology_name_of
@@ -18,7 +20,7 @@ from squall_engine.core.codec import ValueCodec
 from squall_engine.loading import ComponentStartError
 from squall_engine.options import EngineOptions
 from squall_engine.plan import Plan
-from squall_engine.state.backends import DISK, make_state, refuse_unstored
+from squall_engine.state.backends import make_state
 from squall_engine.state.keys import AsyncKeyedState, key_finder, unkeyed_inputs
 from squall_engine.state.stored_task import CallLater, StoredTask
 from squall_engine.state.stores import MakeStore, store_maker
@@ -65,15 +67,19 @@ class TaskStates:
         registry: Registry,
         now: Callable[[], float],
     ) -> TaskStates | None:
-        """None if this worker stores no state. Raises ConfigError."""
-        make_store = store_maker(options.topology)
+        """None if this worker stores no state. Raises ConfigError, InvalidTopologyError."""
         stateful = any(
             options.of(plan.task_to_component[task]).topology_state_max_parallelism
             for task in plan.local_user_tasks()
         )
-        if make_store is None and stateful:
-            refuse_unstored(options.topology)
-        if make_store is None or not stateful:
+        if not stateful:
+            return None
+        if options.topology.topology_state_backend == DISK:
+            # (A bolt's own: whoever submits it to a cluster or local mode is told. In a test, which
+            # stores nothing, it has no effect.)
+            refuse(stored_refusals(plan.topology, options.topology))
+        make_store = store_maker(options.topology)
+        if make_store is None:
             return None
         return cls(
             plan,

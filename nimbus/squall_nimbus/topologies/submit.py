@@ -21,7 +21,8 @@ from squall_common.cluster.leader import Fence, NotLeaderError
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import ConnectionLostError, NodeExistsError, StoreError
 from squall_common.cluster.values import StormBase, TopologyStatus
-from squall_common.component.checkpoints import Place, all_refusals, refuse
+from squall_common.component.checkpoints import Place, all_refusals
+from squall_common.component.refusals import refuse
 from squall_common.config.load import normalize_topology_conf, warn_of_ignored
 from squall_common.config.options.typed import NimbusOptions, TopologyOptions
 from squall_common.daemon.clock import Clock

@@ -8,7 +8,7 @@ import inspect
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.support.nimbus_service import LocalNimbus
@@ -29,10 +29,11 @@ from tests.support.refused import (
 
 import squall.local
 from squall import InvalidTopologyError, LocalCluster, SquallError
-from squall._submit import Session, _check
+from squall._submit import Session, _check, _refuse_without_checkpoints
 from squall._workers import LocalWorkers
 from squall.testing import TopologyTest
-from squall_common.component import checkpoints
+from squall_common.client.nimbus import NimbusClient
+from squall_common.component import checkpoints, stored_state
 from squall_common.topology.thrift import to_thrift
 from squall_thrift import storm
 
@@ -83,13 +84,14 @@ def test_a_worker_refuses(case: Refused, tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_every_refusal_is_in_the_table() -> None:
     """Or is one of the two below: a part of each text that the module makes is found."""
-    tree = ast.parse(inspect.getsource(checkpoints))
+    trees = [ast.parse(inspect.getsource(module)) for module in (checkpoints, stored_state)]
     made = [
-        ast.unparse(node.args[1] if node.func.id == "_of" else node.args[0])
+        ast.unparse(node.args[1] if node.func.id == "refusal_of" else node.args[0])
+        for tree in trees
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
-        and node.func.id in ("Refusal", "_of")
+        and node.func.id in ("Refusal", "refusal_of")
     ]
     texts = [case.says for case in REFUSED.values()] + [WORKERS, ENGINE]
     for text in made:
@@ -99,7 +101,7 @@ def test_every_refusal_is_in_the_table() -> None:
             for part in ast.walk(ast.parse(text))
             if isinstance(part, ast.Constant) and isinstance(part.value, str)
         ]
-        longest = max(pieces, key=len)
+        longest = max(pieces, key=len, default="")
         assert len(longest) < 5 or any(longest in said for said in texts), longest
     assert len(made) > 20
 
@@ -112,6 +114,39 @@ ENGINE = (
     f"{INTERVAL} is set, and nothing takes checkpoints here: unset it; `storm local`, LocalCluster "
     "and clusters take them"
 )
+
+
+def test_the_client_leaves_to_the_cluster_what_its_configuration_may_complete(
+    tmp_path: Path,
+) -> None:
+    session = Session("cluster", tmp_path / "package.zip", tmp_path, {})
+    for name in ("stored nowhere", "on disk, and stored nowhere"):
+        case = REFUSED[name]
+        conf = {key: value for key, value in case.conf.items() if value is not None}
+        assert _check("words", conf, case.topology, session, "ACTIVE") == conf
+
+
+@pytest.mark.parametrize(
+    ("conf", "cluster", "is_refused"),
+    [({}, {}, True), ({INTERVAL: 1}, {}, False), ({}, {INTERVAL: 1}, False)],
+)
+async def test_the_client_refuses_coroutines_on_disk_where_nothing_asks_for_checkpoints(
+    conf: dict[str, Any], cluster: dict[str, Any], is_refused: bool, tmp_path: Path
+) -> None:
+    class Nimbus:
+        async def call(self, method: str) -> str:
+            assert method == "getNimbusConf"
+            return json.dumps(cluster)
+
+    case = REFUSED["coroutines on disk"]
+    session = Session("cluster", tmp_path / "package.zip", tmp_path, {})
+    asked = _refuse_without_checkpoints(cast(NimbusClient, Nimbus()), conf, case.topology, session)
+    if not is_refused:
+        await asked
+        return
+    with pytest.raises(InvalidTopologyError) as caught:
+        await asked
+    assert caught.value.problems == (case.says,)
 
 
 def test_several_local_workers_take_no_checkpoints(tmp_path: Path) -> None:

@@ -11,10 +11,11 @@ SECRET_WORDS = (
     r"|api[._-]?key|access[._-]?key|authorization"
 )
 # Texts are anybody's, so both take a time that grows with the length alone: a match begins where a
-# word begins, and is not tried again at each of its letters.
+# word begins, and is not tried again at each of its letters. The name of an exception
+# (NoCredentialsError: ...) is assigned nothing.
 _URL_PASSWORD = re.compile(r"(?<=[A-Za-z0-9+.-])(?P<head>://[^/\s:@]*+:)[^/\s]*(?=@)")
 _ASSIGNED = re.compile(
-    rf"(?<![\w.-])(?=[\w.-]*?(?:{SECRET_WORDS}))"
+    rf"(?<![\w.-])(?=[\w.-]*?(?:{SECRET_WORDS}))(?!(?-i:[\w.]*[a-z](?:Error|Exception):))"
     r"(?P<head>[\w.-]++[\"']?\s*+[=:]\s*)(?:\"[^\"]*\"|'[^']*'|[^\s,;&]+)",
     re.IGNORECASE,
 )

@@ -95,6 +95,15 @@ def test_a_full_disk_is_not_tried_again(
     assert hint in str(raised.value.hint)
 
 
+def test_a_url_that_nothing_reads_is_not_tried_again() -> None:
+    waits: list[float] = []
+    store = CheckpointStore("nosuch://place/folder", sleep=waits.append)
+    with pytest.raises(StateStoreError, match="Protocol not known") as raised:
+        store.names("words")
+    assert waits == []
+    assert "a URL that fsspec knows" in str(raised.value.hint)
+
+
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = CheckpointStore(str(tmp_path))
     store.put("a", b"old")

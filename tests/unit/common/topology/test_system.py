@@ -245,7 +245,7 @@ def test_of_a_bolt_whose_state_is_stored_each_key_has_a_task():
     redis = TopologyOptions(topology_state_provider="redis")
     assert len(refusal(spout(), stateful, options=redis)) == 2
     unset = TopologyOptions(topology_state_provider="store")
-    assert "topology.state.url is not set" in refusal(spout(), stateful, options=unset)[0]
+    assert len(refusal(spout(), stateful, options=unset)) == 2, "its URL may be the cluster's"
     validate_topology(topology(spout(), plain), unset)
     validate_topology(topology(spout(), stateful), TopologyOptions())
 

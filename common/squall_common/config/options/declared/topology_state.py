@@ -42,7 +42,7 @@ OPTIONS = (
         "Options of the provider: for redis url, or Storm's jedisPoolConfig with host, port, "
         "database, password and timeout (milliseconds). A map, or JSON text.",
         scope=TOPOLOGY,
-        readers=WORKER,
+        readers=NIMBUS | WORKER | COMMAND,
     ),
     Option(
         "topology.state.url",
@@ -70,7 +70,7 @@ OPTIONS = (
         "Where state that is stored is while the worker lives: memory, or disk, for state that "
         "does not fit into memory (extra disk; docs/concepts/state.md).",
         scope=TOPOLOGY | COMPONENT,
-        readers=WORKER,
+        readers=NIMBUS | WORKER | COMMAND,
         storm=OURS,
     ),
     Option(

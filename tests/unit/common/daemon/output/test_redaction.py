@@ -17,6 +17,9 @@ from squall_common.daemon.output.redaction import redact_text
         ("to redis://user:p@ss@host:1/0", "to redis://user:*****@host:1/0"),
         ("http://host:80/a said: no", "http://host:80/a said: no"),
         ("the password of alice", "the password of alice"),
+        ("x: NoCredentialsError: Unable to", "x: NoCredentialsError: Unable to"),
+        ("a.TokenException: no=token=abc", "a.TokenException: no=token=*****"),
+        ("token_error: abc", "token_error: *****"),
     ],
 )
 def test_secrets_that_can_be_recognized_are_hidden(text: str, shown: str) -> None:
