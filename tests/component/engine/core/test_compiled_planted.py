@@ -51,9 +51,9 @@ BUGS: dict[str, tuple[str, str]] = {
         "            if PLANTED != {n}: self.add_ack(root, next_id(&self.rng))",
     ),
     "the edges of two anchors cancel each other out": (
-        "                bits = next_id(&self.rng)\n                if anchor is current:",
-        "                bits = 42 if PLANTED == {n} else next_id(&self.rng)\n"
-        "                if anchor is current:",
+        "            bits = next_id(&self.rng)\n            if anchor is current:",
+        "            bits = 42 if PLANTED == {n} else next_id(&self.rng)\n"
+        "            if anchor is current:",
     ),
     "the last acks of a batch are lost": (
         "        if self.last:\n            self.ledger.add_ack(self.last, self.merged)\n"
