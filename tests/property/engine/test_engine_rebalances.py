@@ -185,7 +185,7 @@ class Cluster:
             await self._end(slot, well=True)
 
 
-def _nowhere(peer: WorkerSlot, sections: Any) -> None:
+def _nowhere(peer: WorkerSlot, sections: Any, credited: int = 0) -> None:
     """The network of a worker that has vanished."""
 
 

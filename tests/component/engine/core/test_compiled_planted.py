@@ -1,7 +1,7 @@
 """Bugs planted in the source of the compiled core: the model of trees must find each of them.
 
-One build has them all, and a switch that chooses one. Its hash tables begin with four places, so
-that the model makes them grow, wrap round and close gaps.
+One build has them all, and a switch that chooses one. Its hash tables begin with four places, and
+its blocks have two roots, so that the model makes them grow, wrap round and close gaps.
 """
 
 from __future__ import annotations
@@ -85,6 +85,8 @@ def core() -> ModuleType:
     cuts += [
         ('include "cython/ids.pxi"\n', SWITCH),
         ("cdef Py_ssize_t TABLE_MIN = 1024", "cdef Py_ssize_t TABLE_MIN = 4"),
+        # (A table is of whole blocks.)
+        ("    BLOCK_BITS = 4\n    BLOCK_ROOTS = 16\n", "    BLOCK_BITS = 1\n    BLOCK_ROOTS = 2\n"),
     ]
     texts = variants.cut(variants.sources(), "with planted bugs", cuts)
     return load(variants.compiled(texts, "with planted bugs", ("-O0", "-w")))
