@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
-import msgspec
-
 from squall_common.component.refusals import Refusal, refusal_of
 from squall_common.component.stateful import StatefulBolt
 from squall_common.errors import ConfigError
@@ -67,6 +65,8 @@ def provider_of(options: TopologyOptions) -> Provider:
 def _config(given: str | Mapping[str, Any] | None) -> Mapping[str, Any]:
     if not isinstance(given, str):
         return given or {}
+    import msgspec  # late: the definition of a topology does without it
+
     try:
         return msgspec.json.decode(given, type=dict[str, Any])
     except msgspec.MsgspecError as error:

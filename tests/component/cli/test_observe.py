@@ -70,7 +70,8 @@ def _running(nimbus: FakeNimbus) -> None:
         count.specific_stats.bolt.execute_latency = times(4.0)
         count.common_stats.queue_tuples = 31
         count.last_error = storm.ErrorInfo(
-            error="Traceback ...\nValueError: no \x1b[2J\n", error_time_secs=int(time.time()) - 7
+            error="Traceback (most recent call last):\nValueError: no \x1b[2J\n",
+            error_time_secs=int(time.time()) - 7,
         )
         recent = emitted if window == ":all-time" else 2000
         lines = aggregate(emitted=recent, complete_latency_ms=12.3)
