@@ -147,6 +147,9 @@ class _Delta:
     """(key, owner): an owner that an entry has no longer; it must go from that one's group."""
     log: Log | None = None  # what is in `values`, too, is later there
 
+    def __bool__(self) -> bool:
+        return bool(self.values or self.stale or self.log)
+
 
 @dataclass(frozen=True, slots=True)
 class _Together:
@@ -241,6 +244,7 @@ class KeyedState(KeyValueState):
         self._unfinished: list[tuple[int, _Delta]] = []  # by epoch
         self._writing: list[_Snapshot] = []
         self._hot: Hot | None = None
+        self._began_empty = True  # and none of its changes is in a complete epoch
 
     def share(self, make: MakeHot[_Hot]) -> _Hot | None:
         """Let another object get and put entries, which `make(values, owners)` returns: it gets
@@ -399,6 +403,11 @@ class KeyedState(KeyValueState):
         return self._ttl_secs is not None or bool(self._put_at)
 
     @property
+    def is_all_new(self) -> bool:
+        """Whether the changes since the last complete epoch are all that there is."""
+        return self._began_empty
+
+    @property
     def has_changes(self) -> bool:
         """Whether the next snapshot has any entries, if no earlier one completes before."""
         delta = self._delta
@@ -513,12 +522,15 @@ class KeyedState(KeyValueState):
 
     def completed(self, epoch: int) -> None:
         self.completed_epoch = max(epoch, self.completed_epoch or 0)
+        if any(delta for one, delta in self._unfinished if one <= epoch):
+            self._began_empty = False
         self._unfinished = [(one, delta) for one, delta in self._unfinished if one > epoch]
         self._writing = [one for one in self._writing if one.epoch > epoch and not one.is_encoded]
 
     def restore(
         self, parts: Iterable[Iterable[StoredState]], groups: Iterable[int], *, bound: bool
     ) -> None:
+        self._began_empty = False
         wanted = [BOUND, *groups] if bound else list(groups)
         for segments in parts:
             part = self if not self._values else KeyedState(1, self._codec)

@@ -558,7 +558,7 @@ class EpochDriver:
         batches: Mapping[Batch, list[Any]] = {}
         if kept.state is not None:
             can_merge = not kept.state.has_times and self._settings.parts.can_merge(older)
-            base = full or kept.chain.wants_base(can_merge=can_merge)
+            base = kept.chain.wants_base(kept.state, full=full, can_merge=can_merge)
             try:
                 changes = kept.state.snapshot(epoch, base=base)
             except StateError as error:  # of state on disk

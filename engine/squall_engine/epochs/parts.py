@@ -92,7 +92,8 @@ class PartStore:
 
     def can_merge(self, segments: Sequence[SegmentRef]) -> bool:
         """Whether it costs little to read and merge these. From any thread."""
-        return self._store.is_local and sum(ref.size for ref in segments) <= _MERGED_BYTES_MAX
+        size = sum(ref.size for ref in segments)
+        return not segments or (self._store.is_local and size <= _MERGED_BYTES_MAX)
 
     def write(self, snapshot: Snapshot, max_parallelism: int) -> TaskPart:
         """Make a snapshot durable. Raises StateError."""
@@ -100,7 +101,7 @@ class PartStore:
         changes = snapshot.changes
         if changes is not None:
             keys, bound = changes.keys, changes.bound
-            if changes.is_base or changes.entries:
+            if changes.is_base or changes.entries or snapshot.merged:
                 segment = self._write_segment(snapshot, changes, max_parallelism)
                 segments = (segment,) if segment.is_base else (*segments, segment)
         return TaskPart(
@@ -336,19 +337,22 @@ class Chain:
         self._merging: set[int] = set()  # epochs whose snapshots were to be merged
         self._merges = True  # that has not failed yet
 
-    def wants_base(self, *, can_merge: bool = False) -> bool:
-        """Whether the next snapshot has to have all state: there is none yet; or it has grown, and
-        its segments cannot be merged. Or a later snapshot, which may be complete without the
-        task's knowing, does without one of the older ones: then that may be deleted."""
-        older = self.older
-        if not older or (self._has_grown() and not (can_merge and self._merges)):
+    def wants_base(self, state: KeyedState, *, full: bool = False, can_merge: bool = False) -> bool:
+        """Whether the next snapshot has to copy all state: there are no segments yet, or they have
+        grown, and what there is cannot be merged. Or the snapshot must be `full`, without older
+        segments. Or a later one, which may be complete without the task's knowing, does without
+        one of these: then that may be deleted."""
+        older, merges = self.older, can_merge and self._merges
+        if not older:
+            return not (merges and state.is_all_new)
+        if full or (self._has_grown() and not merges):
             return True
         return any(not set(older).issubset(later) for later in self.written.values())
 
     def merges(self, epoch: int) -> bool:
         """Whether the snapshot of an epoch, which is no base and may be merged, should become one
         when it is written: out of its changes and the older segments."""
-        if self._has_grown():
+        if not self.older or self._has_grown():
             self._merging.add(epoch)
         return epoch in self._merging
 
@@ -362,7 +366,8 @@ class Chain:
     def wrote(self, epoch: int, segments: tuple[SegmentRef, ...]) -> None:
         """The snapshot of an epoch is durable, and needs these."""
         self.written[epoch] = segments
-        if epoch in self._merging and segments[0].epoch < epoch == segments[-1].epoch:
+        failed = any(one.epoch == epoch and not one.is_base for one in segments)
+        if failed and epoch in self._merging:
             self._merges = False
 
     def completed(self, epoch: int) -> None:

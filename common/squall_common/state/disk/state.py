@@ -456,6 +456,7 @@ class DiskState(KeyedState):
     def restore(
         self, parts: Iterable[Iterable[StoredState]], groups: Iterable[int], *, bound: bool
     ) -> None:
+        self._began_empty = False
         wanted = [BOUND, *groups] if bound else list(groups)
         for segments in parts:
             for segment in segments:

@@ -101,7 +101,7 @@ class Topology:
         for index, state in enumerate(self.states):
             chain = self.chains[index]
             can_merge = self.parts.can_merge(chain.older)
-            base = full or chain.wants_base(can_merge=can_merge)
+            base = chain.wants_base(state, full=full, can_merge=can_merge)
             older = () if base else chain.older
             merged = can_merge and not base and chain.merges(self.epoch)
             changes = state.snapshot(self.epoch, base=base)

@@ -38,7 +38,7 @@ class Task:
         """The next epoch. Returns its newest segment."""
         self.epoch += 1
         can_merge = not self.state.has_times and self.parts.can_merge(self.chain.older)
-        base = self.chain.wants_base(can_merge=can_merge)
+        base = self.chain.wants_base(self.state, can_merge=can_merge)
         changes = self.state.snapshot(self.epoch, base=base)
         older = () if base else self.chain.older if older is None else older
         merged = can_merge and not base and self.chain.merges(self.epoch)
@@ -64,8 +64,8 @@ def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Task:
     made.state.delete("key 3")
     made.put({7: 8, b"raw": None})
     assert not made.write().is_base
-    assert made.chain.wants_base()
-    assert not made.chain.wants_base(can_merge=True)
+    assert made.chain.wants_base(made.state)
+    assert not made.chain.wants_base(made.state, can_merge=True)
     return made
 
 
@@ -79,6 +79,40 @@ def test_a_base_is_merged_out_of_segments(task: Task, monkeypatch: pytest.Monkey
     assert not task.write().is_base
 
 
+def test_the_first_base_is_merged_out_of_the_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = Task(tmp_path)
+    monkeypatch.setattr(KeyedState, "snapshot", only_changes)
+    task.put({"a": 1, "b": 2, "c": 3})
+    changes = task.state.snapshot(1)  # of an epoch that was given up
+    assert changes.entries == 3
+    task.epoch = 1
+    task.put({"b": 4, "d": 5})
+    task.state.delete("c")
+    written = task.write()
+    assert (written.is_base, written.entries) == (True, 3)
+    assert task.chain.older == (written,)
+
+
+def test_first_changes_that_cannot_be_merged_are_kept_as_they_are(tmp_path: Path) -> None:
+    task = Task(tmp_path)
+    task.put({1.5: 1, "a": 2})
+    assert not task.write().is_base
+    task.put({"a": 3})
+    assert not task.write().is_base
+    assert len(task.chain.older) == 2
+    assert not task.chain._merges
+
+
+def test_the_first_base_of_a_state_that_was_restored_is_a_copy(tmp_path: Path) -> None:
+    task = Task(tmp_path)
+    assert task.state.is_all_new
+    task.state.restore([], range(GROUPS), bound=True)
+    assert not task.state.is_all_new
+    assert Chain().wants_base(task.state, can_merge=True)
+
+
 def only_changes(state: KeyedState, epoch: int, *, base: bool = False) -> Any:
     assert not base
     return state._snapshot(epoch)
@@ -88,7 +122,7 @@ def only_changes(state: KeyedState, epoch: int, *, base: bool = False) -> Any:
 def test_keys_that_cannot_be_merged_make_a_base_of_the_state(task: Task, key: Any) -> None:
     task.put({key: 1})
     assert not task.write().is_base
-    assert task.chain.wants_base(can_merge=True)
+    assert task.chain.wants_base(task.state, can_merge=True)
     assert task.write().is_base
 
 
