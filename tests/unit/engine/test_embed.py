@@ -13,6 +13,7 @@ from squall_common.component.state import MemoryState
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.topology.model import WorkerSlot
 from squall_common.topology.prepared import prepare
+from squall_engine import timing
 from squall_engine.embed import (
     ComponentStartError,
     EmbeddedEngine,
@@ -20,6 +21,7 @@ from squall_engine.embed import (
     EngineEndedError,
     EngineSettings,
 )
+from squall_engine.switch_interval import SwitchInterval
 
 
 class Numbers(Spout):
@@ -135,7 +137,9 @@ async def test_other_threads_ask_for_the_interpreter_within_a_turn():
         sys.setswitchinterval(before)
 
 
-async def test_a_program_has_its_switch_interval_again_when_its_last_engine_has_ended():
+async def test_a_program_has_its_switch_interval_again_when_its_last_engine_has_ended(monkeypatch):
+    # Engines of other tests may not have ended.
+    monkeypatch.setattr(timing, "SWITCH_INTERVAL", SwitchInterval())
     before = sys.getswitchinterval()
     try:
         sys.setswitchinterval(0.004)
