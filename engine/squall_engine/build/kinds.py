@@ -158,9 +158,12 @@ class NewTask:
         call, where that is the same as the collector's `ack` of each."""
         if self.stored is not None:  # of a bolt
             collector = self.stored.collector(cast(BoltCollector[Tuple], collector))
+            ack_rest = None  # acks wait for a flush
         collector = self.hooked(collector)
         wrap = self.host.callbacks.wrap_collector
         bound = collector if wrap is None else wrap(self.parts.component, collector)
+        if bound is not collector:
+            ack_rest = None  # that collector may have an ack of its own
         if getattr(self.user, "_squall_windowed", False):  # it makes its shell when it is bound
             object.__setattr__(self.user, "_squall_codec", self.host.make_codec)
             object.__setattr__(self.user, "_squall_ack_rest", ack_rest)

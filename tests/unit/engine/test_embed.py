@@ -7,8 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from squall import Bolt, Spout, StatefulBolt, TopologyBuilder
-from squall_common.component.collector import DelegatingSpoutCollector
+from squall import Bolt, Spout, StatefulBolt, TopologyBuilder, WindowedBolt
+from squall.windows import tumbling
+from squall_common.component.collector import DelegatingBoltCollector, DelegatingSpoutCollector
 from squall_common.component.state import MemoryState
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.topology.model import WorkerSlot
@@ -58,6 +59,11 @@ class Collects(Bolt):
         pass
 
 
+class CollectsWindows(WindowedBolt):
+    def execute_window(self, window):
+        pass
+
+
 class Unreadable(Spout):
     outputs = ["n"]
 
@@ -82,10 +88,12 @@ class Slow(Bolt):
         time.sleep(0.001)
 
 
-def engine_of(spout, bolt, *, near=frozenset(), **callbacks):
+def engine_of(spout, bolt, *, near=frozenset(), windows=None, **callbacks):
     builder = TopologyBuilder()
     builder.spout("numbers", spout)
-    builder.bolt("end", bolt, parallelism=1).shuffle("numbers")
+    declarer = builder.bolt("end", bolt, parallelism=1).shuffle("numbers")
+    if windows is not None:
+        declarer.windowed(windows)
     stored = normalize_topology_conf({"topology.workers": 1}, default_conf(), name="test")
     prepared = prepare(builder.build(), stored)
     settings = EngineSettings(
@@ -292,5 +300,29 @@ async def test_components_are_bound_to_the_collector_that_the_embedder_returns()
         async with asyncio.timeout(30):
             await engine.run_until_drained(lambda: len(spout.acked) == 3)
         assert emitted == [[0], [1], [2]]
+    finally:
+        await engine.stop(0)
+
+
+async def test_a_collector_of_the_embedder_gets_each_ack_of_windows():
+    class Notes(DelegatingBoltCollector):
+        def ack(self, tup):
+            noted.append(tup["n"])
+            super().ack(tup)
+
+    noted = []
+
+    def wrap(component, collector):
+        return Notes(collector) if component == "end" else collector
+
+    windows = tumbling(count=2)
+    engine = await running(
+        engine_of(Numbers(4), CollectsWindows(), windows=windows, wrap_collector=wrap)
+    )
+    try:
+        (spout,) = engine.users("numbers")
+        async with asyncio.timeout(30):
+            await engine.run_until_drained(lambda: len(spout.acked) == 4)
+        assert noted == [0, 1, 2, 3]
     finally:
         await engine.stop(0)

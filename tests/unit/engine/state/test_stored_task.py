@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from squall import Spout, StatefulBolt, TopologyBuilder
+from squall import Spout, StatefulBolt, TopologyBuilder, WindowedBolt
+from squall.windows import tumbling
 from squall_common.component.metrics.instruments import Gauge
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.errors import ConfigError, InvalidTopologyError
@@ -93,6 +94,12 @@ class CountBatchesOnThread(CountInBatches):
     blocking = True
 
 
+class CountInWindows(WindowedBolt, StatefulBolt):
+    def execute_window(self, window: Any) -> None:
+        for tup in window:
+            self.state.put(tup["word"], self.state.get(tup["word"], 0) + 1)
+
+
 class CountColumns(StatefulBolt):
     def execute_columns(self, columns: Any) -> None:
         pass
@@ -120,6 +127,8 @@ def engine_of(
     builder = TopologyBuilder()
     builder.spout("words", Words(words))
     declarer = builder.bolt("count", bolt, parallelism=tasks)
+    if isinstance(bolt, WindowedBolt):
+        declarer.windowed(tumbling(count=1))
     if by == "fields":
         declarer.fields("words", "word")
     elif by == "partial_key":
@@ -207,13 +216,16 @@ async def test_a_worker_that_dies_finds_its_last_flushed_state_and_nothing_acked
     assert stored_counts(str(tmp_path)) == expected
 
 
-async def test_a_tuple_is_acked_only_after_a_flush(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [Count, CountInBatches, CountInWindows])
+async def test_a_tuple_is_acked_only_after_a_flush(
+    kind: type[StatefulBolt], tmp_path: Path
+) -> None:
     conf = {
         "topology.state.provider": "store",
         "topology.state.url": str(tmp_path),
         "topology.state.checkpoint.interval.ms": 3_600_000,
     }
-    engine, _ = engine_of(["a", "b", "a"], Count(), conf)
+    engine, _ = engine_of(["a", "b", "a"], kind(), conf)
     await engine.start()
     engine.set_active(True)
     async with asyncio.timeout(30):
