@@ -548,7 +548,7 @@ class AggregateTime:
         windows, held = self._windows, self._held
         added: list[Any] = []
         for pane, by_key in divided.items():
-            mine = None if held is None else held.setdefault(pane, {})
+            mine = None if held is None else held.get(pane, {})
             for key, tuples in by_key.items():
                 refused = windows.add_all(key, pane, tuples)
                 if refused:
@@ -560,6 +560,8 @@ class AggregateTime:
                     mine[key] += tuples
                 elif tuples:
                     mine[key] = tuples
+                    if held is not None:  # (only now: nothing frees a pane that has no tuple)
+                        held[pane] = mine
                 for tup, error in refused:
                     yield Refused(tup, error)
         if late:

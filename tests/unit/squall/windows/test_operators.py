@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from squall.windows.manager import WindowManager
-from squall.windows.operators import Late, Ready, make_operator
+from squall.windows.operators import Late, Ready, Refused, make_operator
 from squall.windows.spec import WindowPlan
 from squall_common.config.options.typed import TopologyOptions
 
@@ -200,6 +200,21 @@ def test_nothing_is_kept_of_a_key_whose_window_of_tuples_is_full(contents: Any) 
     del key, outputs
     gc.collect()
     assert watched() is None
+
+
+def test_nothing_is_kept_of_panes_of_which_every_tuple_is_refused() -> None:
+    class Refuses(Number):
+        def of(self, item: Any) -> int:
+            raise ValueError("it cannot be added")
+
+    windows = plan(window_length_duration_ms=10, window_sliding_interval_duration_ms=10)
+    operator: Any = make_operator(
+        windows, lambda item: None, Refuses(), event_time=True, hold=True, start_ms=0
+    )
+    for at in range(5, 100, 10):
+        assert [type(one) for one in operator.add([(at, at)], 0)] == [Refused]
+        assert list(operator.advance(at + 5, 0)) == []
+    assert operator._held == {}
 
 
 @pytest.mark.parametrize("event_time", [False, True], ids=["clock", "event time"])
