@@ -437,10 +437,18 @@ async def test_a_stuck_bolt_shows_in_the_heartbeat_and_its_stacks_can_be_dumped(
     await wait_until(lambda: "call_under_way" in worker.log, 60, "the call is named")
     assert "Stuck.execute" in worker.log
     slot = WorkerSlot(NODE, port)
-    before = (await cluster.state.worker_beats(TOPOLOGY_ID))[slot][1]
+
+    async def written() -> int:
+        beats = await cluster.state.worker_beats(TOPOLOGY_ID)
+        return beats[slot][1] if slot in beats else 0
+
+    await wait_until(
+        written, 60, "a heartbeat in ZooKeeper"
+    )  # it may be stuck since the first turn
+    before = await written()
 
     async def beats_on() -> bool:
-        return (await cluster.state.worker_beats(TOPOLOGY_ID))[slot][1] > before
+        return await written() > before
 
     await wait_until(beats_on, 60, "heartbeats in ZooKeeper")
     worker.process.send_signal(signal.SIGUSR1)
