@@ -709,6 +709,7 @@ class ZmqTransport:
             if delivered is not None:
                 self._inbox.append((link, delivered))
                 self._inbox_bytes += delivered.size_bytes
+                self._watch_deadline(link)  # an acknowledgement has the next probe come sooner
                 if self._settled is not None:
                     self._settled.set()
                 return False

@@ -302,6 +302,29 @@ async def test_a_frame_that_comes_before_a_late_byte_is_taken_is_not_overlooked(
     assert b.received == [b"first", b"second"]
 
 
+async def test_an_acknowledgement_on_a_plain_frame_has_the_next_probe_come_sooner(
+    pair: Pair,
+) -> None:
+    """It does so where the engine does not take the frame, too."""
+    a, b = pair
+    await wait_until(lambda: a.transport.is_idle and b.transport.is_idle)
+    a.reading = b.reading = False
+    a.transport.send(B, [b"wakes the ring"])
+    b.transport.send(A, [b"first"])
+    await wait_until(lambda: a.transport._inbox)
+    b.transport.send(A, [b"second"])
+    await wait_until(lambda: len(a.transport._inbox) == 2)
+    link = b.transport._peers[A].link
+    await wait_until(lambda: link._probe_secs > 0.5)
+    a.transport.drain(1)
+    a.transport.send(B, [b"carries the acknowledgement of the first"])
+    await wait_until(lambda: link._acked == link._last - 1)
+    b.transport.validate()
+    a.reading = b.reading = True
+    a.drain()
+    b.drain()
+
+
 async def test_a_worker_without_a_descriptor_to_spare_does_not_spin_and_takes_rings_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
