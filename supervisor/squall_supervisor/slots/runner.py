@@ -189,7 +189,8 @@ class SlotRunner:
             self._timer.cancel()
         if self._launching is not None:
             await asyncio.gather(self._launching, return_exceptions=True)
-        await asyncio.gather(*self._cleaning, return_exceptions=True)
+        while self._cleaning:  # its next worker may end meanwhile
+            await asyncio.gather(*self._cleaning, return_exceptions=True)
         if self.process is not None:
             self.process.close()
             self.process = None

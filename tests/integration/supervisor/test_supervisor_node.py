@@ -386,6 +386,41 @@ async def test_a_supervisor_ends_after_it_has_cleaned_up_after_its_workers(
     assert len(left) <= 1, "of the next worker, if it was launched"
 
 
+async def test_a_supervisor_also_cleans_up_after_a_worker_that_ends_while_it_ends(
+    node: TestNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await node.start()
+    await node.assign(WORDS, {6700: 1})
+    first = await node.wait_running()
+    begun = [threading.Event(), threading.Event()]
+    go_on = [threading.Event(), threading.Event()]
+    held: list[WorkerProcess] = []
+    clean_up = WorkerProcess.clean_up
+
+    def hold(process: WorkerProcess) -> None:
+        held.append(process)
+        at = len(held) - 1
+        begun[at].set()
+        go_on[at].wait(60)
+        clean_up(process)
+
+    monkeypatch.setattr(WorkerProcess, "clean_up", hold)
+    os.kill(first, signal.SIGKILL)
+    await wait_until("the first exit was seen", begun[0].is_set)
+    second = await node.wait_running()
+    assert second != first
+    stopping = asyncio.create_task(node.stop())
+    await wait_until("it closes", lambda: node.runner(6700)._closed)
+    os.kill(second, signal.SIGKILL)
+    await wait_until("the second exit was seen", begun[1].is_set)
+    go_on[0].set()
+    done, _ = await asyncio.wait({stopping}, timeout=0.5)
+    go_on[1].set()
+    await stopping
+    assert not done
+    assert processes.read_stat(second) is None, "it is a zombie"
+
+
 async def test_an_adopted_worker_that_hangs_is_replaced(node: TestNode) -> None:
     await node.start()
     await node.assign(WORDS, {6700: 1})
