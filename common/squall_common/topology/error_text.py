@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import re
 
-_TRACEBACK = "Traceback (most recent call last):\n"
-_GROUP_TRACEBACK = "  + Exception Group Traceback (most recent call last):\n"
+_GROUP = "  + Exception Group "
 _GROUP_MARGIN = "  | "
+# (Those of the errors in a group are indented.)
+_TRACEBACK = re.compile(rf"^({re.escape(_GROUP)})?Traceback \(most recent call last\):\n", re.M)
 _FIRST_LINE = re.compile(r"On ((?:a tuple|\d+ tuple\(s\)) of [^\n]*):\n")
 
 
@@ -37,11 +38,10 @@ def headline(text: str) -> str:
     with it.
     """
     error = split_source(text)[1]
-    _, found, behind = error.rpartition(_GROUP_TRACEBACK)
-    margin = _GROUP_MARGIN
-    if not found:
-        _, found, behind = error.rpartition(_TRACEBACK)
-        margin = ""
+    tracebacks = list(_TRACEBACK.finditer(error))
+    last = tracebacks[-1] if tracebacks else None
+    margin = _GROUP_MARGIN if last is not None and last[1] else ""
+    behind = error if last is None else error[last.end() :]
     lines = [line.removeprefix(margin) for line in behind.splitlines() if line.strip()]
-    named = (line for line in lines if not found or not line.startswith(" "))
+    named = (line for line in lines if last is None or not line.startswith(" "))
     return next(named, lines[-1] if lines else "").strip()

@@ -61,6 +61,20 @@ def grouped() -> None:
     raise ExceptionGroup("two", [ValueError("a"), ValueError("b")])
 
 
+def because_of_a_group() -> None:
+    try:
+        grouped()
+    except ExceptionGroup as error:
+        raise KeyError("key") from error
+
+
+def group_because_of_another() -> None:
+    try:
+        with_lines()
+    except ValueError:
+        grouped()
+
+
 def as_syntax() -> None:
     compile("a b", "user.py", "exec")
 
@@ -72,6 +86,8 @@ NAMED = {
     with_a_hint: "squall_common.errors.SquallError: no",
     chained: "KeyError: 'key'",
     grouped: "ExceptionGroup: two (2 sub-exceptions)",
+    because_of_a_group: "KeyError: 'key'",
+    group_because_of_another: "ExceptionGroup: two (2 sub-exceptions)",
     as_syntax: "SyntaxError: invalid syntax",
 }
 
