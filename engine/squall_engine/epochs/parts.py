@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from squall_common.component.groupings import stable_hash
 from squall_common.state.checkpoint_store import CheckpointStore
-from squall_common.state.errors import StateDamagedError, StateError
+from squall_common.state.errors import StateDamagedError, StateError, StateStoreError
 from squall_common.state.key_groups import BOUND, groups_of_task
 from squall_common.state.keyed import KeyedState
 from squall_common.state.manifest import (
@@ -155,14 +155,14 @@ class PartStore:
         self, older: Sequence[SegmentRef], newest: Mapping[int, bytes], groups: range, keys: int
     ) -> dict[int, bytes] | None:
         """The blocks of a base: what these segments and the newest changes leave together. None:
-        they cannot be merged. Raises StateStoreError."""
+        they cannot be read or merged."""
         found: dict[int, list[bytes]] = {}
         try:
             for segment in self._open(older):
                 for group, data in segment.blocks([BOUND, *groups]):
                     found.setdefault(group, []).append(data)
-        except StateDamagedError:
-            return None
+        except (StateDamagedError, StateStoreError):
+            return None  # the task has what is in them: it makes the next base itself
         for group, data in newest.items():
             found.setdefault(group, []).append(data)
         merged: dict[int, bytes] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ class Task:
     """A task that writes each snapshot, and whose epochs are all complete."""
 
     def __init__(self, folder: Path) -> None:
-        self.store = CheckpointStore(str(folder))
+        self.store = CheckpointStore(str(folder), sleep=lambda secs: None)
         self.parts = PartStore(self.store, "t", {"count": 1}, ValueCodec())
         self.state = KeyedState(GROUPS, ValueCodec())
         self.chain = Chain()
@@ -126,10 +127,25 @@ def test_keys_that_cannot_be_merged_make_a_base_of_the_state(task: Task, key: An
     assert task.write().is_base
 
 
-def test_a_damaged_segment_is_not_merged(task: Task) -> None:
-    name = task.chain.older[0].name
-    whole = task.store.get(name)
-    task.store.put(name, whole.replace(b"key 1", b"key X"))
+def damage(task: Task, name: str) -> None:
+    task.store.put(name, task.store.get(name).replace(b"key 1", b"key X"))
+
+
+def remove(task: Task, name: str) -> None:
+    task.store.delete(name)
+
+
+def make_unreadable(task: Task, name: str) -> None:
+    """Reading it is an error of the file system, which is tried again."""
+    remove(task, name)
+    (Path(task.store.url) / name).mkdir()
+
+
+@pytest.mark.parametrize("spoil", [damage, remove, make_unreadable])
+def test_segments_that_cannot_be_read_make_a_base_of_the_state(
+    task: Task, spoil: Callable[[Task, str], None]
+) -> None:
+    spoil(task, task.chain.older[0].name)
     task.put({"new": 1})
     task.epoch += 1
     changes = task.state.snapshot(task.epoch)
