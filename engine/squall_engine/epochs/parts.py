@@ -161,14 +161,17 @@ class PartStore:
             for segment in self._open(older):
                 for group, data in segment.blocks([BOUND, *groups]):
                     found.setdefault(group, []).append(data)
-        except (StateDamagedError, StateStoreError):
+        except (StateDamagedError, StateStoreError, MemoryError):
             return None  # the task has what is in them: it makes the next base itself
         for group, data in newest.items():
             found.setdefault(group, []).append(data)
         merged: dict[int, bytes] = {}
         rows = 0
         for group, blocks in found.items():
-            one = self._codec.merge_blocks(blocks)
+            try:
+                one = self._codec.merge_blocks(blocks)
+            except MemoryError:
+                return None
             if one is None:
                 return None
             blocks.clear()

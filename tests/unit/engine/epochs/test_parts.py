@@ -158,6 +158,18 @@ def test_segments_that_cannot_be_read_make_a_base_of_the_state(
     assert task.write().is_base
 
 
+def test_a_merge_for_which_memory_is_short_writes_the_changes(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def merge(self: ValueCodec, blocks: list[bytes]) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(ValueCodec, "merge_blocks", merge)
+    task.put({"new": 1})
+    assert not task.write().is_base
+    assert task.write().is_base
+
+
 def test_what_has_other_keys_than_the_task_is_no_base(task: Task) -> None:
     task.put({"key 1": 5})
     assert not task.write(task.chain.older[:1]).is_base
