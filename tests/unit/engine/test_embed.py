@@ -125,7 +125,13 @@ async def test_run_until_drained_returns_when_every_message_is_settled(bolt):
         await engine.stop(0)
 
 
-async def test_other_threads_ask_for_the_interpreter_within_a_turn():
+@pytest.fixture
+def no_wishes(monkeypatch):
+    """Engines of other tests may not have ended."""
+    monkeypatch.setattr(timing, "SWITCH_INTERVAL", SwitchInterval())
+
+
+async def test_other_threads_ask_for_the_interpreter_within_a_turn(no_wishes):
     before = sys.getswitchinterval()
     try:
         sys.setswitchinterval(0.005)  # Python's default, which is longer than a turn
@@ -145,9 +151,7 @@ async def test_other_threads_ask_for_the_interpreter_within_a_turn():
         sys.setswitchinterval(before)
 
 
-async def test_a_program_has_its_switch_interval_again_when_its_last_engine_has_ended(monkeypatch):
-    # Engines of other tests may not have ended.
-    monkeypatch.setattr(timing, "SWITCH_INTERVAL", SwitchInterval())
+async def test_a_program_has_its_switch_interval_again_when_its_last_engine_has_ended(no_wishes):
     before = sys.getswitchinterval()
     try:
         sys.setswitchinterval(0.004)
