@@ -106,7 +106,7 @@ class Hot(Protocol):
 
     def renew(self, changed: dict[Any, Any], groups: int) -> Log:
         """A snapshot was taken: begin and return a new log, of so many key groups. A key that is in
-        `changed`, or is no row of a log, is put in there, and all others into the log."""
+        `changed`, or cannot be a row of a log, is put in there, and all others into the log."""
         ...
 
 

@@ -353,8 +353,8 @@ class Chain:
         return any(not set(older).issubset(later) for later in self.written.values())
 
     def merges(self, epoch: int) -> bool:
-        """Whether the snapshot of an epoch, which is no base and may be merged, should become one
-        when it is written: out of its changes and the older segments."""
+        """Whether the snapshot of an epoch, which is not a base but may be merged, should become
+        one when it is written: out of its changes and the older segments."""
         if not self.older or self._has_grown():
             self._merging.add(epoch)
         return epoch in self._merging

@@ -75,8 +75,8 @@ class TaskStates:
         if not stateful:
             return None
         if options.topology.topology_state_backend == DISK:
-            # (A bolt's own: whoever submits it to a cluster or local mode is told. In a test, which
-            # stores nothing, it has no effect.)
+            # (A bolt's own is refused where it is submitted, to a cluster or to local mode. In a
+            # test, which stores nothing, it has no effect.)
             refuse(stored_refusals(plan.topology, options.topology))
         make_store = store_maker(options.topology)
         if make_store is None:

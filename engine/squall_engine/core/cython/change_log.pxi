@@ -246,8 +246,8 @@ cdef class ChangeLog:
         return 0
 
     cdef bint note(self, object key, object value, Py_ssize_t key_count) except -1:
-        """A plain key, one of so many, has this plain value from now on. False if that is no row
-        of a log: then it must be kept elsewhere."""
+        """A plain key, one of so many, has this plain value from now on. False if a log
+        cannot have it as a row: then it must be kept elsewhere."""
         cdef uint64_t spread = spread_of(key)
         cdef uint64_t* ways
         cdef Py_ssize_t i, at, count = PyList_GET_SIZE(self.keys)

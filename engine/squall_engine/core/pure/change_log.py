@@ -1,13 +1,14 @@
 """What calls have put since the last snapshot.
 
-A row is encoded when it is put, while its key and its value are in the processor's cache, and is
-appended to those of its key group: a snapshot hands these over as they are. That is why a log is no
-dict, which costs a put of one of a million keys more than all else does.
+The first keys, as many as a table of 65,536 places takes, are references: when one of them is put
+again, its value is replaced. All other keys are encoded when they are put, while key and value are
+in the processor's cache, and appended to the rows of their key group, each time: a segment may have
+a key several times, and the last row counts. A snapshot hands the rows over as they are, with the
+references behind them. That is why a log is no dict, which costs a put of one of a million keys
+more than all else does.
 
-A table of a fixed size finds most keys that are put again: then the row is replaced, if the new one
-has its size. Otherwise it comes once more, which a segment allows: a later row replaces an earlier
-one. The log leaves out what was replaced when it has twice as many rows as the state has keys, or
-when those of some groups show that about half of all come again. The reference needs none of that.
+The log leaves out rows that were replaced when it has twice as many as the state has keys, or when
+those of some groups show that about a third of all are. The reference needs none of that.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class ChangeLog:
         return len(self._values)
 
     def _note(self, key: Hashable, value: Any) -> bool:
-        """A plain key has this plain value from now on. False if that is no row of a log, as it is
-        too large or msgpack does not have it: then it must be kept elsewhere."""
+        """A plain key has this plain value from now on. False if a log cannot have it as a row, as
+        it is too large or msgpack does not have it: then it must be kept elsewhere."""
         if not fits((key, value)) or len(_encode((key, value))) > ROW_BYTES_MAX:
             return False
         self._values[key] = value
