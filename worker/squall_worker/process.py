@@ -43,6 +43,7 @@ from squall_common.daemon.clock import Clock, SystemClock
 from squall_common.daemon.logs import get_logger, set_place
 from squall_common.daemon.loop.background import BackgroundTasks
 from squall_common.daemon.loop.loop_lag import LoopLag
+from squall_common.daemon.output.printing import print_if_possible
 from squall_common.errors import SquallError
 from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK, topology_name_of
 from squall_common.outside.held import HeldTokens
@@ -788,10 +789,13 @@ class Worker:
         self._loop.call_soon_threadsafe(self._changed.set)
 
     def _report_fatal(self, error: Exception) -> None:
-        """Report why the worker dies: to its log and, if no component reported it, to ZooKeeper."""
+        """Report why the worker dies: to its log, to stderr, whose last line its supervisor shows,
+        and, if no component reported it, to ZooKeeper."""
         log.error(
             "worker_fails", error=error, exc_info=None if isinstance(error, SquallError) else error
         )
+        said = str(error).partition("\n")[0]  # without the hint
+        print_if_possible(f"{type(error).__name__}: {said}", sys.stderr)
         embed = sys.modules.get("squall_engine.embed")
         if embed is None or not isinstance(error, embed.ComponentStartError):
             self._errors.report(SYSTEM_COMPONENT, SYSTEM_TASK, error)

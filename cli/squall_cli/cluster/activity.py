@@ -129,7 +129,7 @@ async def _find(client: NimbusClient, summary: storm.TopologySummary) -> Finding
         page = await client.call("getTopologyPageInfo", summary.id, _WINDOW, False)
         activity = activity_of(page)
         if is_wrong(summary, activity):
-            options = storm.GetInfoOptions(num_err_choice=storm.NumErrorsChoice.ONE)
+            options = storm.GetInfoOptions(num_err_choice=storm.NumErrorsChoice.ALL)
             info = await client.call("getTopologyInfoWithOpts", summary.id, options)
             problem = problem_of(summary, activity, info.errors or {})
     except (

@@ -17,6 +17,7 @@ from squall_common.cluster.slot_reports import Condition
 from squall_common.config.options.typed import ClientOptions
 from squall_common.errors import SquallError
 from squall_common.names import is_system_id
+from squall_common.topology.error_text import headline
 
 if TYPE_CHECKING:
     from squall_thrift.storm import ErrorInfo
@@ -26,6 +27,7 @@ _POLL_SECS = 0.25
 _ERROR_PATIENCE_SECS = 3.0
 # An error this much older than the newest one is of an earlier end.
 _SAME_STORY_SECS = 30
+_ENDED = " ended unexpectedly"  # as supervisors report it
 
 # These do not pass by waiting.
 _FINAL = frozenset(
@@ -106,7 +108,7 @@ async def _explained(nimbus: NimbusClient, name: str, error: NotRunningError) ->
     deadline = time.monotonic() + (_ERROR_PATIENCE_SECS if crashed else 0.0)
     while True:
         found = reason_of(await _errors(nimbus, name))
-        if (found is not None and not found.of_system) or time.monotonic() >= deadline:
+        if (found is not None and not found.is_end) or time.monotonic() >= deadline:
             break
         await asyncio.sleep(_POLL_SECS)
     if found is None:
@@ -120,15 +122,14 @@ class Reported:
 
     time_secs: int
     component: str
-    line: str  # the last one, which names the error
+    line: str  # that names the error
     place: str = ""  # host:port of the worker, if known
 
     @classmethod
     def of(cls, component: str, error: ErrorInfo) -> Reported:
         """An error as Nimbus gives it."""
-        lines = [line.strip() for line in error.error.splitlines() if line.strip()]
         place = f"{error.host}:{error.port}" if error.host and error.port else ""
-        line = lines[-1] if lines else "unknown error"
+        line = headline(error.error) or "unknown error"
         return cls(error.error_time_secs, component, line, place)
 
     @property
@@ -139,27 +140,33 @@ class Reported:
 
     @property
     def of_system(self) -> bool:
-        """Whether it reports a worker's end, and not what a component raised."""
+        """Whether no component of the topology raised it."""
         return is_system_id(self.component)
+
+    @property
+    def is_end(self) -> bool:
+        """Whether it reports that a worker has ended, which follows from something else."""
+        return self.of_system and _ENDED in self.line
 
 
 def reason_of(errors: Sequence[Reported]) -> Reported | None:
     """The error that says best why a topology does not run: the newest that a component has raised
-    lately, since a worker's end only follows from it; otherwise the newest."""
+    lately, otherwise why a worker could not run, and only then that one has ended."""
     if not errors:
         return None
     newest = max(one.time_secs for one in errors)
     return max(
         (one for one in errors if newest - one.time_secs <= _SAME_STORY_SECS),
-        key=lambda one: (not one.of_system, one.time_secs),
+        key=lambda one: (not one.of_system, not one.is_end, one.time_secs),
     )
 
 
 async def _errors(nimbus: NimbusClient, name: str) -> list[Reported]:
-    """The newest error of each component."""
+    """The newest errors of each component."""
     from squall_thrift import storm
 
-    options = storm.GetInfoOptions(num_err_choice=storm.NumErrorsChoice.ONE)
+    # All: the newest of the system says only that a worker has ended.
+    options = storm.GetInfoOptions(num_err_choice=storm.NumErrorsChoice.ALL)
     try:
         info = await nimbus.call("getTopologyInfoByNameWithOpts", name, options)
     except storm.NotAliveException:

@@ -363,6 +363,7 @@ async def test_a_bolt_that_cannot_start_ends_the_worker_with_its_error(
     assert len(errors) == 1
     assert "this bolt never starts" in errors[0].error
     assert "worker_fails" in worker.log
+    assert "this bolt never starts" in worker.err.read_text().splitlines()[-1]
 
 
 async def test_a_missing_module_is_named(

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from squall_common.names import is_system_id
+from squall_common.topology.error_text import headline
 from squall_thrift import storm
 from squall_ui.rest.endpoints import (
     COMPONENT,
@@ -44,8 +45,9 @@ from squall_ui.rest.text import (
 from squall_ui.rest.topology import aggregate
 
 _ERROR = obj(
-    error=TEXT, errorTime=COUNT, errorHost=TEXT, errorPort={"type": ["integer", "string"]},
-    errorLapsedSecs=COUNT, errorWorkerLogLink=TEXT, count=COUNT,
+    error=TEXT, headline=TEXT, errorTime=COUNT, errorHost=TEXT,
+    errorPort={"type": ["integer", "string"]}, errorLapsedSecs=COUNT, errorWorkerLogLink=TEXT,
+    count=COUNT,
 )  # fmt: skip
 _COUNTS = {"emitted": COUNT, "transferred": COUNT, "acked": COUNT, "failed": COUNT}
 _BOLT = {
@@ -254,6 +256,7 @@ def error_json(
     link = worker_log_link(error.host, error.port, topology_id, logviewers)
     return {
         "error": error.error,
+        "headline": headline(error.error),
         "errorTime": error.error_time_secs,
         "errorHost": error.host or "",
         "errorPort": "" if error.port is None else error.port,

@@ -175,8 +175,8 @@ class Watchdog:
             )
         else:
             log.error("call_overdue", component=call.component, task=call.task, what=what)
-        # Like a traceback, this ends with the message: lists show the last line.
-        text = f"The stack of the call, the innermost line last:\n{stack.rstrip()}\n{what}"
+        # As a traceback, from which lists take the line that names the error.
+        text = f"Traceback (most recent call last):\n{stack.rstrip()}\n{what}"
         return call.component, self._record(call.component, call.task, text)
 
     def _report(self, found: Sequence[tuple[Notice[CallUnderWay], str]], ending: bool) -> None:

@@ -5,7 +5,9 @@ from squall_thrift.storm import ErrorInfo, TopologySummary
 
 CRASHES = TopologySummary(health="crash loop", sched_status="", restarts=3)
 ENDED = ErrorInfo("worker a:6700 ended unexpectedly: exited with status 1", 101)
-RAISED = ErrorInfo("Traceback:\n  import duckdb\nModuleNotFoundError: no duckdb\n", 100)
+RAISED = ErrorInfo(
+    "Traceback (most recent call last):\n  import duckdb\nModuleNotFoundError: no duckdb\n", 100
+)
 
 
 def test_the_problem_of_a_crash_loop_is_what_the_component_raised() -> None:

@@ -38,7 +38,9 @@ def test_a_nimbus_that_does_not_know_is_not_asked_again() -> None:
 def test_the_reason_is_what_a_component_raised_rather_than_the_end_of_its_worker() -> None:
     raised = Reported(100, "db", "ValueError: no database here")
     ended = Reported(101, "__system", "worker ended unexpectedly")
-    assert reason_of([raised, ended]) is raised
+    damaged = Reported(100, "__system", "StateDamagedError: a manifest is missing")
+    assert reason_of([raised, ended, damaged]) is raised
+    assert reason_of([damaged, ended]) is damaged
     assert reason_of([ended]) is ended
     assert reason_of([]) is None
 
@@ -49,7 +51,10 @@ def test_an_error_of_long_before_is_not_the_reason() -> None:
     assert reason_of([raised, ended]) is ended
 
 
-def test_an_error_is_shown_by_its_last_line_and_place() -> None:
-    error = ErrorInfo("Traceback:\n  x = 1\nValueError: x\n\n", 7, host="a", port=6700)
+def test_an_error_is_shown_by_the_line_that_names_it_and_its_place() -> None:
+    traceback = "Traceback (most recent call last):\n  x = 1\nValueError: x\n\n"
+    error = ErrorInfo(traceback, 7, host="a", port=6700)
     assert Reported.of("db", error).text == "db on a:6700: ValueError: x"
+    hinted = ErrorInfo("StateDamagedError: it is missing\nrestore it from a copy", 7)
+    assert Reported.of("db", hinted).line == "StateDamagedError: it is missing"
     assert Reported.of("db", ErrorInfo("", 7)).text == "db: unknown error"

@@ -17,6 +17,7 @@ from squall_common.cluster.store import ConnectionLostError
 from squall_common.cluster.values import ErrorInfo
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.daemon.clock import ManualClock
+from squall_common.topology.error_text import headline
 from squall_common.topology.model import WorkerSlot
 from squall_common.topology.prepared import prepare
 from squall_engine.embed import EmbeddedEngine, EngineSettings
@@ -246,7 +247,7 @@ def test_a_stuck_call_of_each_kind_is_named_reported_and_ends_the_worker(
         assert stuck.ended == [EXIT_STALLED]
         last_line = capsys.readouterr().err.splitlines()[-1]
         assert last_line.startswith(f"CallStalled: {call} of task ")
-        assert "worker is restarted" in stuck.errors[-1][1].splitlines()[-1]
+        assert "worker is restarted" in headline(stuck.errors[-1][1])
 
 
 @pytest.mark.parametrize("bolt", [StuckBolt, StuckBatch, StuckThread, WaitingCoroutine])
@@ -254,7 +255,7 @@ def test_the_error_names_the_source_and_the_message(bolt: type[Bolt]) -> None:
     with running(Words(), bolt()) as stuck:
         stuck.let_pass(35)
         wait_until(lambda: stuck.errors)
-        line = stuck.errors[0][1].splitlines()[-1]  # which `storm get-errors` shows
+        line = headline(stuck.errors[0][1])  # which `storm get-errors` shows
         assert "of words" in line
         assert "stream default, message id 'message-1'" in line
 
@@ -274,7 +275,7 @@ def test_a_message_of_another_workers_spout_is_requested_once(bolt: type[Bolt]) 
         stuck.let_pass(35)
         wait_until(lambda: stuck.errors)
         assert len(stuck.asked) == 1
-        assert "stream default, message id 'from afar'" in stuck.errors[0][1].splitlines()[-1]
+        assert "stream default, message id 'from afar'" in headline(stuck.errors[0][1])
 
 
 def test_without_an_answer_the_error_has_the_tree_id(caplog: pytest.LogCaptureFixture) -> None:
@@ -283,7 +284,7 @@ def test_without_an_answer_the_error_has_the_tree_id(caplog: pytest.LogCaptureFi
         stuck.let_pass(35)
         wait_until(lambda: stuck.errors)
         (root,) = stuck.asked
-        assert f"stream default, tree {root:016x}" in stuck.errors[0][1].splitlines()[-1]
+        assert f"stream default, tree {root:016x}" in headline(stuck.errors[0][1])
         assert "messages_not_known" in caplog.text
 
 

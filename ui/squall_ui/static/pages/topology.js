@@ -388,7 +388,7 @@ export function errorList(id, found) {
             "summary",
             {},
             one.component ? h("b", {}, `${one.component} `) : null,
-            h("span.error", {}, one.error.trim().split("\n").at(-1)),
+            h("span.error", {}, one.headline),
             h("span.quiet", {}, ` ${ago(one.errorTime)}${one.count > 1 ? `, ${one.count} times` : ""}`),
           ),
           h("pre", { tabindex: 0, "aria-label": "Traceback" }, one.error),
