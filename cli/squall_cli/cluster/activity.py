@@ -14,6 +14,7 @@ from squall_common.errors import NimbusError
 
 if TYPE_CHECKING:
     from squall_common.client.nimbus import NimbusClient
+    from squall_common.telemetry.findings import HeldWorker
     from squall_thrift import storm
 
 WINDOW_SECS = 600
@@ -76,16 +77,37 @@ def activity_of(page: storm.TopologyPageInfo) -> Activity:
     )
 
 
-def is_wrong(summary: storm.TopologySummary, activity: Activity | None) -> bool:
-    """Whether a reason is wanted: tasks do not run, messages fail, or workers end unexpectedly."""
+def held_of(page: storm.TopologyPageInfo) -> Sequence[HeldWorker]:
+    """The workers in which nothing runs, as a call does not return."""
+    from squall_common.telemetry.findings import HeldWorker
+
+    found = [
+        HeldWorker.of(
+            f"{one.host}:{one.port}",
+            None if one.usage is None else one.usage.loop_lag_ms,
+            one.component_to_num_tasks or {},
+        )
+        for one in page.workers or ()
+    ]
+    return [one for one in found if one is not None]
+
+
+def is_wrong(
+    summary: storm.TopologySummary,
+    activity: Activity | None,
+    held: Sequence[HeldWorker] = (),
+) -> bool:
+    """Whether a reason is wanted: tasks do not run, messages fail, workers end unexpectedly, or
+    calls do not return."""
     failed = activity is not None and activity.failed > 0
-    return (summary.health or "") not in _WELL or failed or bool(summary.restarts)
+    return (summary.health or "") not in _WELL or failed or bool(summary.restarts) or bool(held)
 
 
 def problem_of(
     summary: storm.TopologySummary,
     activity: Activity | None,
     errors: Mapping[str, Sequence[storm.ErrorInfo]],
+    held: Sequence[HeldWorker] = (),
 ) -> Problem:
     """The reason to show: of what was reported, the cause rather than its effects."""
     found = reason_of([Reported.of(name, one) for name, some in errors.items() for one in some])
@@ -93,6 +115,8 @@ def problem_of(
         return Problem(found.line, found.component, found.time_secs)
     if (summary.health or "") not in _WELL:
         return Problem(summary.sched_status or summary.health or "")
+    for one in held:
+        return Problem(f"a call in worker {one.worker} has not returned for {one.secs:.0f} s")
     if activity is not None and activity.failed:
         return Problem("messages failed or timed out, and no component reported an error")
     return Problem("a worker ended unexpectedly")
@@ -125,19 +149,20 @@ async def _find(client: NimbusClient, summary: storm.TopologySummary) -> Finding
     from squall_thrift.client import ThriftApplicationError
 
     activity, problem = None, None
+    held: Sequence[HeldWorker] = ()
     try:
         page = await client.call("getTopologyPageInfo", summary.id, _WINDOW, False)
-        activity = activity_of(page)
-        if is_wrong(summary, activity):
+        activity, held = activity_of(page), held_of(page)
+        if is_wrong(summary, activity, held):
             options = storm.GetInfoOptions(num_err_choice=storm.NumErrorsChoice.ALL)
             info = await client.call("getTopologyInfoWithOpts", summary.id, options)
-            problem = problem_of(summary, activity, info.errors or {})
+            problem = problem_of(summary, activity, info.errors or {}, held)
     except (
         NimbusError,
         ThriftApplicationError,
         storm.NotAliveException,
         storm.AuthorizationException,
     ):
-        if problem is None and is_wrong(summary, activity):
-            problem = problem_of(summary, activity, {})
+        if problem is None and is_wrong(summary, activity, held):
+            problem = problem_of(summary, activity, {}, held)
     return Findings(activity, problem)

@@ -12,11 +12,12 @@ from squall_common.telemetry.findings import (
     Exit,
     Facts,
     Finding,
+    HeldWorker,
     findings,
 )
 
 if TYPE_CHECKING:
-    from squall_cli.observe.facts import Component, Topology
+    from squall_cli.observe.facts import Component, Topology, Worker
     from squall_thrift import storm
 
 
@@ -37,6 +38,7 @@ def facts_of(topology: Topology, now_secs: float) -> Facts:
         rates_secs=topology.activity.secs,
         workers=len(topology.workers),
         silent=[f"{one.host}:{one.port}" for one in topology.workers if not one.uptime_secs],
+        held=[held for one in topology.workers if (held := _held(one)) is not None],
         schedule=summary.sched_status or "",
         last_exit=None
         if last is None
@@ -51,6 +53,10 @@ def facts_of(topology: Topology, now_secs: float) -> Facts:
         ],
         checkpoints=None if topology.checkpoints is None else _checkpoints(topology.checkpoints),
     )
+
+
+def _held(one: Worker) -> HeldWorker | None:
+    return HeldWorker.of(f"{one.host}:{one.port}", one.loop_lag_ms, one.components)
 
 
 def _checkpoints(report: storm.CheckpointReport) -> CheckpointFacts:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from squall_common.names import is_system_id
+
 NEARLY_FULL, FULL = 0.6, 0.8  # of an executor's time: at the second it hardly takes more
 _SHARED = 1.1  # workers' time above which the executors of a worker cannot be sharing its thread
 _SKEW = 1.6  # the busiest executor against the mean (of two executors it is at most 2)
@@ -26,6 +28,7 @@ _RECENT_SECS = 300
 _SILENT_SECS = 30  # after which a worker that has not reported is no longer starting
 _INTERVALS = 5  # without a checkpoint, after which something is wrong
 _CHECKPOINT_SECS = 10.0  # at least: a rollback takes that long
+_HELD_SECS = 10.0  # that a worker's loop did not turn; a garbage collection takes less
 _IDLE_SECS = 10  # how long a topology may have no figures at all
 _TREND = 0.15
 
@@ -101,6 +104,24 @@ class ComponentFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldWorker:
+    """A worker in which nothing has run for a while, and the components with tasks there."""
+
+    worker: str  # HOST:PORT
+    secs: float
+    components: Sequence[str]
+
+    @classmethod
+    def of(cls, worker: str, lag_ms: float | None, components: Iterable[str]) -> HeldWorker | None:
+        """None if its loop turns, or its lag is not known. System components are left out."""
+        if lag_ms is None or lag_ms < _HELD_SECS * 1000:
+            return None
+        return cls(
+            worker, lag_ms / 1000, sorted(one for one in components if not is_system_id(one))
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointFacts:
     """What is known about a topology's checkpoints."""
 
@@ -116,7 +137,7 @@ class CheckpointFacts:
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What is known about a topology. Rates of its components cover `rates_secs`; `silent` are the
-    workers (HOST:PORT) that have not reported."""
+    workers (HOST:PORT) that have not reported, `held` those in which nothing runs."""
 
     name: str
     status: str
@@ -125,6 +146,7 @@ class Facts:
     rates_secs: int
     workers: int
     silent: Sequence[str] = ()
+    held: Sequence[HeldWorker] = ()
     schedule: str = ""  # what Nimbus says about slots
     last_exit: Exit | None = None
     restarts: int = 0  # within a day
@@ -214,7 +236,7 @@ def _health(facts: Facts) -> Iterator[Finding]:
 
 def _idle(facts: Facts) -> Iterator[Finding]:
     """All workers run, and no message moves."""
-    if not facts.runs or facts.silent or facts.rates_secs < _IDLE_SECS:
+    if not facts.runs or facts.silent or facts.held or facts.rates_secs < _IDLE_SECS:
         return
     spouts = [one for one in facts.components if one.is_spout]
     if not spouts or any(one.emitted for one in spouts):
@@ -234,6 +256,24 @@ def _idle(facts: Facts) -> Iterator[Finding]:
         text += ": the source is empty."
     title = "The spout emits nothing" if len(spouts) == 1 else "The spouts emit nothing"
     yield Finding("idle", Severity.STOPPED, title, text)
+
+
+def _held(facts: Facts) -> Iterator[Finding]:
+    """A call that does not return holds all tasks of its worker, which share a thread."""
+    if not facts.runs:
+        return
+    emits = any(one.emitted for one in facts.components if one.is_spout)
+    for one in facts.held:
+        names = f" of {_names(one.components)}" if one.components else ""
+        yield Finding(
+            "held",
+            Severity.SLOW if emits else Severity.STOPPED,
+            "A call does not return",
+            f"Nothing has run in worker {one.worker} for {one.secs:.0f} s: a call there has not "
+            f"returned, and all its tasks{names} wait for it. "
+            f"{facts.storm('profile', f'--stack --worker {one.worker}')} shows where it is. "
+            "`blocking = True` in the class gives its calls a thread.",
+        )
 
 
 def _busy(facts: Facts) -> Iterator[Finding]:
@@ -335,6 +375,7 @@ def _up_to(names: Sequence[str]) -> str:
 def _failing(facts: Facts) -> Iterator[Finding]:
     """Messages that fail, and messages that are about to."""
     limit = f"time out after {facts.timeout_secs:g} s"
+    failing = [bolt.name for bolt in facts.components if not bolt.is_spout and bolt.failed]
     for one in facts.components:
         ended = one.acked + one.failed
         if not one.is_spout or not ended:
@@ -345,7 +386,10 @@ def _failing(facts: Facts) -> Iterator[Finding]:
                 f"{one.failed / ended:.0%} of the messages of {one.name} fail "
                 f"({_rate(one.failed)} a second)"
             )
-            if slow:
+            if failing:
+                fail = "fails" if len(failing) == 1 else "fail"
+                text += f": {_names(failing)} {fail} tuples. See {facts.storm('get-errors')}."
+            elif slow:
                 text += f": they take {_ms(one.complete_ms)}, and {limit}."
             elif not one.acked:
                 text += f": none is acked, and they {limit}."
@@ -424,7 +468,7 @@ def _errors(facts: Facts) -> Iterator[Finding]:
 
 
 _RULES: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
-    _status, _health, _idle, _busy, _blocked, _failing, _checkpoints, _restarts,
+    _status, _health, _held, _idle, _busy, _blocked, _failing, _checkpoints, _restarts,
     _silent, _errors,
 )  # fmt: skip
 

@@ -20,6 +20,7 @@ from squall_common.telemetry.findings import (
     Exit,
     Facts,
     Finding,
+    HeldWorker,
     findings,
 )
 from squall_common.topology.error_text import headline
@@ -214,6 +215,7 @@ class TopologyState:
             rates_secs=WINDOW_SECS,
             workers=len(workers),
             silent=[f"{one.host}:{one.port}" for one in workers if not one.uptime_secs],
+            held=[held for one in workers if (held := _held(one)) is not None],
             schedule=summary.sched_status or "",
             last_exit=None if last is None else _exit(last, now_secs),
             restarts=summary.restarts or 0,
@@ -474,6 +476,11 @@ def _worker(one: storm.WorkerSummary) -> dict[str, Any]:
         "memory": usage.memory_bytes if usage else None,
         "lagMs": _round(usage.loop_lag_ms if usage else None),
     }
+
+
+def _held(one: storm.WorkerSummary) -> HeldWorker | None:
+    lag_ms = one.usage.loop_lag_ms if one.usage else None
+    return HeldWorker.of(f"{one.host}:{one.port}", lag_ms, one.component_to_num_tasks or {})
 
 
 def _checkpoints(report: storm.CheckpointReport | None) -> CheckpointFacts | None:

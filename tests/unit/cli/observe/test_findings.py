@@ -8,7 +8,7 @@ from typing import Any
 from squall_cli.cluster.activity import Activity
 from squall_cli.observe.facts import Component, LastError, Load, Topology, Worker
 from squall_cli.observe.findings import facts_of, findings_of
-from squall_common.telemetry.findings import Exit
+from squall_common.telemetry.findings import Exit, HeldWorker
 from squall_thrift import storm
 
 NOW = 1_000_000
@@ -71,6 +71,13 @@ def test_counts_become_rates_and_times_become_ages() -> None:
 def test_a_worker_that_has_not_reported_is_silent() -> None:
     silent = Worker("h", 6701, "s", 4, 0, {})
     assert facts_of(topology(workers=(silent,)), NOW).silent == ["h:6701"]
+
+
+def test_a_worker_whose_loop_does_not_turn_is_held() -> None:
+    stuck = Worker("h", 6701, "s", 4, 100, {"count": 4}, loop_lag_ms=20_000.0)
+    assert facts_of(topology(workers=(stuck, *WORKERS)), NOW).held == [
+        HeldWorker("h:6701", 20.0, ["count"])
+    ]
 
 
 def test_a_bolt_whose_load_is_not_known_is_not_called_skewed() -> None:

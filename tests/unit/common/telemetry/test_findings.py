@@ -12,6 +12,7 @@ from squall_common.telemetry.findings import (
     Exit,
     Facts,
     Finding,
+    HeldWorker,
     Severity,
     ago,
     findings,
@@ -117,6 +118,10 @@ def test_a_topology_that_has_just_begun_is_not_idle() -> None:
         ((spout(failed=50.0), bolt()), "failing", "orders", "storm get-errors shop"),
         ((spout(failed=50.0, acked=0.0), bolt()), "failing", "orders", "none is acked"),
         (
+            (spout(failed=50.0, acked=0.0), bolt(failed=50.0)),
+            "failing", "orders", "(50 a second): enrich fails tuples. See `storm get-errors shop`",
+        ),
+        (
             (spout(failed=50.0, complete_ms=29_000), bolt()),
             "failing", "orders", "take 29 s, and time out after 30 s",
         ),
@@ -129,6 +134,20 @@ def test_why_it_is_slow(
     found = only(*components)
     assert (found.kind, found.severity, found.component) == (kind, Severity.SLOW, named)
     assert part in found.text
+
+
+def test_a_call_that_does_not_return_holds_its_worker() -> None:
+    held = HeldWorker.of("node1:6700", 38_100.0, {"orders": 1, "enrich": 2, "__acker": 1})
+    assert held == HeldWorker("node1:6700", 38.1, ["enrich", "orders"])
+    assert HeldWorker.of("node1:6701", 900.0, {"orders": 1}) is None
+    assert HeldWorker.of("node1:6701", None, {"orders": 1}) is None
+    stopped = only(spout(emitted=0.0, acked=0.0), bolt(executed=0.0), held=[held])
+    assert (stopped.kind, stopped.severity) == ("held", Severity.STOPPED)
+    assert "worker node1:6700 for 38 s" in stopped.text
+    assert "all its tasks of enrich and orders wait for it" in stopped.text
+    assert "`storm profile shop --stack --worker node1:6700`" in stopped.text
+    assert only(held=[held]).severity is Severity.SLOW
+    assert [one.kind for one in findings(topology(health="crash loop", held=[held]))] == ["health"]
 
 
 def test_a_full_bolt_is_given_the_executors_that_it_has_tasks_for() -> None:
