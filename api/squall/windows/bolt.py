@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EXPIRE_MS_MIN = 1000
+_LEFT_OUT_MS = 60_000  # between two lines about late tuples
 _KEEPS = 3  # times in a message timeout that tuples in windows are kept alive
 
 
@@ -317,6 +318,8 @@ class _Shell:
         self._calls = bolt._squall_calls
         self.revision = 0  # changes with what `parts` returns
         self.groups: GroupedWindows | None = None  # the windows, if they move with key groups
+        self._left_out = 0  # late tuples since the last line about them
+        self._left_out_next_ms: int | None = None  # when there may be another line
         self._is_behind = False  # windows of some groups have to fire: see `resume_groups`
         self.plan = plan
         self._context = context
@@ -929,7 +932,7 @@ class _Shell:
         stream = self.plan.late_stream
         for tup in late.tuples:
             if stream is None:
-                self._bolt.log.info("a late tuple is left out: %r", tup)
+                self._leave_out(tup)
             else:
                 try:
                     self._bolt.emit([_detached(tup)], anchors=tup, stream=stream)
@@ -937,6 +940,23 @@ class _Shell:
                     self._refuse(tup, error)
                     continue
             self._ack([tup])
+
+    def _leave_out(self, tup: Tuple) -> None:
+        """Log a late tuple: the first at once, then a line a minute. In a stream that goes on with
+        older times all are late."""
+        self._left_out += 1
+        now_ms = self._now_ms()
+        if self._left_out_next_ms is None or now_ms >= self._left_out_next_ms:
+            self._left_out_next_ms = now_ms + _LEFT_OUT_MS
+            self._log_left_out(tup)
+
+    def _log_left_out(self, tup: Tuple | None = None) -> None:
+        last = "" if tup is None else f", the last one {tup!r}"
+        self._bolt.log.warning(
+            "%d late tuple(s) left out%s; late_stream keeps them, lag_secs waits for them",
+            self._left_out, last,
+        )  # fmt: skip
+        self._left_out = 0
 
     def _release(self, tuples: Sequence[Tuple]) -> None:
         """Count tuples that are held no longer."""
@@ -976,6 +996,8 @@ class _Shell:
 
     def give_up(self) -> None:
         """Fail what is held, because the worker ends."""
+        if self._left_out:
+            self._log_left_out()
         if self._calls is not None:
             return  # it is in the last checkpoint
         for tup in list(self._operator.held()):

@@ -363,6 +363,28 @@ def test_a_late_tuple_without_a_stream_is_acked() -> None:
         assert test.execute(["a", 1]).acked
 
 
+def test_late_tuples_without_a_stream_are_counted_in_the_log_once_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    windows = tumbling(secs=0.010, event_time=times())
+
+    def lines() -> list[str]:
+        return [r.getMessage() for r in caplog.records if "left out" in r.getMessage()]
+
+    with BoltTest(Shown(), INPUTS, windows=windows) as test:
+        test.execute(["a", 25])
+        test.run_for(1.1)
+        for at in range(5):
+            test.execute(["a", at])
+        assert [line.partition(" late")[0] for line in lines()] == ["1"]
+        test.run_for(60.1)
+        test.execute(["a", 7])
+        assert [line.partition(" late")[0] for line in lines()] == ["1", "5"]
+        assert "['a', 7]" in lines()[1]
+        test.execute(["a", 8])
+    assert [line.partition(" late")[0] for line in lines()] == ["1", "5", "1"]
+
+
 @pytest.mark.parametrize("bolt", [Shown, Count], ids=["tuples", "aggregate"])
 def test_within_the_allowed_lateness_the_windows_of_its_key_fire_again(
     bolt: type[WindowedBolt],
