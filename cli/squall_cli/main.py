@@ -17,6 +17,7 @@ from typing import Any
 
 import click
 
+from squall_cli.groups import Group, summary
 from squall_cli.options import Settings, settings_options
 
 # The order and the groups in which `storm --help` shows them. Each has a module of its own in
@@ -79,7 +80,7 @@ _LEFT_OUT = {
 }
 
 
-class _Commands(click.Group):
+class _Commands(Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for names in SECTIONS.values() for name in names]
 
@@ -109,7 +110,7 @@ class _Commands(click.Group):
             for name in names:
                 command = self.get_command(ctx, name)
                 if command is not None:
-                    rows.append((name, command.get_short_help_str(limit=70)))
+                    rows.append((name, summary(command)))
             with formatter.section(section):
                 formatter.write_dl(rows)
 

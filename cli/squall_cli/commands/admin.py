@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from squall_cli.cluster.nimbus import call_nimbus
+from squall_cli.groups import Group
 from squall_cli.options import Settings, json_option, settings_options
 from squall_cli.output import print_json, printable, say
 from squall_cli.secure.ca_commands import ca
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
 
-@click.group("admin")
+@click.group("admin", cls=Group)
 def command() -> None:
     """Look into the state of a cluster, and repair it; make certificates."""
 

@@ -10,6 +10,7 @@ from typing import IO, Any
 
 import click
 
+from squall_cli.groups import Group
 from squall_cli.options import Settings, json_option, settings_options
 from squall_cli.output import print_json, print_table, say
 
@@ -72,7 +73,7 @@ def _target(path: Path | None) -> Iterator[IO[bytes]]:
         partial.unlink(missing_ok=True)
 
 
-@click.group("blobstore")
+@click.group("blobstore", cls=Group)
 def command() -> None:
     """List, read and change the files that topologies share.
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from squall_cli.groups import Group
 from squall_cli.options import Settings, json_option, settings_options
 from squall_cli.output import print_json, say
 
 
-@click.group("heartbeats")
+@click.group("heartbeats", cls=Group)
 def command() -> None:
     """Inspect the heartbeats of workers.
 

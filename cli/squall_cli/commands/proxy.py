@@ -58,7 +58,7 @@ def command(
     ui_port: int,
     as_json: bool,
 ) -> None:
-    """Let clients that know no security use a secured cluster: streamparse, scripts with Thrift or
+    """Let clients without TLS and tokens use a secured cluster: streamparse, scripts with Thrift or
     curl.
 
     It listens on 127.0.0.1 for your own user alone, and adds your token, or the certificate of your

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from squall_cli.commands.report import report_options
+from squall_cli.groups import Group
 from squall_cli.options import Settings, check_entry, settings_options
 from squall_cli.programs.dependencies import DependencyOptions, dependency_options
 from squall_cli.programs.history_report import ReportOrder, run_report
@@ -20,7 +21,7 @@ from squall_cli.programs.history_report import ReportOrder, run_report
 _TASKS_MAX = 10_000
 
 
-@click.group("spark", no_args_is_help=True)
+@click.group("spark", cls=Group, no_args_is_help=True)
 def command() -> None:
     """Run topologies on Apache Spark."""
 

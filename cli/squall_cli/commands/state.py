@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from squall_cli.groups import Group
 from squall_cli.options import Settings, json_option, settings_options
 from squall_cli.output import print_json, print_table, say
 from squall_common.names import decode_znode
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _VALUE_CHARS_MAX = 200
 
 
-@click.group("state")
+@click.group("state", cls=Group)
 def command() -> None:
     """Look into the stored state of topologies."""
 

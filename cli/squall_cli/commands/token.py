@@ -8,12 +8,13 @@ from typing import Any
 
 import click
 
+from squall_cli.groups import Group
 from squall_cli.options import Settings, json_option, settings_options
 from squall_cli.output import print_json, say
 from squall_cli.secure.options import certificate_options
 
 
-@click.group("token")
+@click.group("token", cls=Group)
 def command() -> None:
     """Make, list and revoke the tokens of a secured cluster."""
 

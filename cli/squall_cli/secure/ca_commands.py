@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from squall_cli.groups import Group
 from squall_cli.output import say
 from squall_cli.secure.options import authority_option
 from squall_cli.secure.rotation_commands import rotate
@@ -14,7 +15,7 @@ from squall_cli.secure.rotation_commands import rotate
 _ROLES = ("user", "nimbus", "supervisor", "drpc", "ui", "logviewer")
 
 
-@click.group("ca")
+@click.group("ca", cls=Group)
 def ca() -> None:
     """Make certificates of a secured cluster, and revoke them."""
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import click
 
+from squall_cli.groups import Group
 from squall_cli.options import Settings, settings_options
 from squall_cli.output import printable, say
 from squall_cli.secure.options import authority_option
 
 
-@click.group("rotate")
+@click.group("rotate", cls=Group)
 def rotate() -> None:
     """Replace the CA's own key, step by step, while the cluster runs."""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from squall_cli.groups import Group
 from squall_cli.options import Settings, settings_options
 from squall_cli.output import printable, say
 from squall_cli.secure.options import authority_option
@@ -27,7 +28,7 @@ _FILE = "secure.json"
 _ISSUED = "issued"
 
 
-@click.group("secure")
+@click.group("secure", cls=Group)
 def secure() -> None:
     """Turn a running open cluster into a secured one, step by step."""
 
