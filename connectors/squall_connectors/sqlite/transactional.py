@@ -14,6 +14,8 @@ from squall_connectors.sqlite.sink import quoted
 
 _BUSY_SECS = 30.0  # other tasks write meanwhile
 _APPLIED = "squall_applied"
+_INT_MAX = 2**63 - 1
+_PLAIN = frozenset({type(None), bool, float, bytes})
 
 
 class TransactionalSqliteSink(TransactionalSink):
@@ -25,7 +27,13 @@ class TransactionalSqliteSink(TransactionalSink):
     The same transaction notes in the table `squall_applied` up to which checkpoint the rows of each
     task are there, so they are written once, also if the process ends in between. With `key`,
     columns with a unique index, a row replaces that of its key.
+
+    A value that SQLite has no type for, such as a list, fails its tuple. A row that a constraint
+    refuses holds up its task's later rows as well, and is reported with each try: check in a bolt
+    before what the table demands.
     """
+
+    _probe: sqlite3.Connection | None = None  # from `prepare` on
 
     def __init__(
         self,
@@ -65,6 +73,8 @@ class TransactionalSqliteSink(TransactionalSink):
             )
 
     def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        # Only binds values, and `row` is called by one thread at a time.
+        self._probe = sqlite3.connect(":memory:", check_same_thread=False)
         with closing(self._connect()) as connection, connection:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(
@@ -75,7 +85,27 @@ class TransactionalSqliteSink(TransactionalSink):
                 connection.execute(self._create)
 
     def row(self, tup: Tuple) -> Any:
-        return [tup[field] for field in self._fields]
+        row = [tup[field] for field in self._fields]
+        # What cannot be written must not get into a checkpoint: it would come back with each one.
+        for field, value in zip(self._fields, row, strict=True):
+            if not _is_plain(value):
+                self._check(field, value)
+        return row
+
+    def cleanup(self) -> None:
+        if self._probe is not None:
+            self._probe.close()
+
+    def _check(self, field: str, value: Any) -> None:
+        """Raise ValueError if SQLite, with the adapters that are registered, cannot store it."""
+        assert self._probe is not None
+        try:
+            self._probe.execute("SELECT ?", (value,))
+        except (sqlite3.Error, OverflowError, UnicodeError) as error:
+            kind = type(value).__qualname__
+            raise ValueError(
+                f"field {field!r} of type {kind} cannot be stored in SQLite: {error}"
+            ) from error
 
     def commit(self, batches: Sequence[RowBatch]) -> None:
         with closing(self._connect()) as connection, connection:
@@ -98,3 +128,13 @@ class TransactionalSqliteSink(TransactionalSink):
         connection = sqlite3.connect(self._path, timeout=_BUSY_SECS)
         connection.execute("PRAGMA synchronous = FULL")
         return connection
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether SQLite can surely store it; a short way for nearly all values."""
+    if isinstance(value, str):
+        return value.isascii()
+    kind = type(value)
+    if kind is int:
+        return bool(-_INT_MAX <= value <= _INT_MAX)
+    return kind in _PLAIN

@@ -52,6 +52,36 @@ def test_a_transaction_that_fails_writes_nothing(tmp_path: Path) -> None:
     assert rows(path) == [("a", 1)]
 
 
+@pytest.mark.parametrize(
+    "value", [None, True, 1, -(2**63), 2**63 - 1, 1.5, "a", "ü", b"a", bytearray(b"a")]
+)
+def test_what_sqlite_stores_is_a_row(value: Any, tmp_path: Path) -> None:
+    sink = sink_of(tmp_path / "a.db")
+    tup: Any = {"word": value, "count": 1}
+    assert sink.row(tup) == [value, 1]
+    sink.commit([RowBatch("w/s/0", 3, [sink.row(tup)])])
+    sink.cleanup()
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (
+            ["a"],
+            "field 'word' of type list cannot be stored in SQLite: .*type 'list' is not supported",
+        ),
+        (2**63, "field 'word' of type int cannot be stored in SQLite: .*too large"),
+        ("\ud800", "field 'word' of type str cannot be stored in SQLite: .*surrogates"),
+    ],
+)
+def test_what_sqlite_cannot_store_fails_its_tuple(value: Any, reason: str, tmp_path: Path) -> None:
+    sink = sink_of(tmp_path / "a.db")
+    tup: Any = {"word": value, "count": 1}
+    with pytest.raises(ValueError, match=reason):
+        sink.row(tup)
+    sink.cleanup()
+
+
 def test_a_row_replaces_that_of_its_key(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     sink_of(path, key=" PRIMARY KEY").commit([RowBatch("w/s/0", 3, [["a", 1], ["a", 2]])])
