@@ -123,9 +123,9 @@ def describe_end(
         text += "see the kernel's log"
     lived = "" if lived_secs is None else f", lived {lived_secs:.0f} s"
     text += f" (pid {pid}{lived}{memory})"
-    if lines:  # first: `storm get-errors` shows the last line, that of an exception in a traceback
+    if lines:  # behind the line that names the end, which lists show
         last = "\n".join(f"  {line}" for line in lines)
-        text = f"last lines of worker.log.err:\n{last}\n{text}"
+        text = f"{text}\nlast lines of worker.log.err:\n{last}"
     return text
 
 

@@ -246,7 +246,7 @@ async def test_a_worker_crash_is_an_error_of_its_topology_and_a_requested_end_is
             break
         await asyncio.sleep(0.01)
     text = errors[-1]
-    assert "\nworker 127.0.0.1:6700 ended unexpectedly: exited with status 3 (pid " in text
+    assert "worker 127.0.0.1:6700 ended unexpectedly: exited with status 3 (pid " in text
     assert "peak memory" in text
     assert text.count("about to crash \\x1b[31m") == 1  # its own line, not those before it
     node.behave()

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from squall_common.client.waiting import Reported
 from squall_common.cluster.worker_exits import WorkerExit
 from squall_common.worker_files.heartbeat_file import Beat, Phase
 from squall_supervisor.records.exits import EndReports, RecentExits
@@ -28,6 +29,7 @@ from squall_supervisor.slots.worker_end import (
     last_lines,
     reason_of,
 )
+from squall_thrift.storm import ErrorInfo
 
 RUNS, RELAUNCH = State.RUNNING, State.KILL_AND_RELAUNCH
 
@@ -111,11 +113,14 @@ def describe(status: int | None, *, oom_kills: int = 0, lines: tuple[str, ...] =
 
 
 def test_the_text_names_signal_or_status_memory_and_the_last_lines() -> None:
-    assert describe(-11, lines=("boom",)) == (
-        "last lines of worker.log.err:\n  boom\n"
+    text = describe(-11, lines=("boom",))
+    assert text == (
         "worker n:6700 ended unexpectedly: killed by SIGSEGV (pid 7, lived 12 s, peak memory "
-        "200 MiB)"
+        "200 MiB)\nlast lines of worker.log.err:\n  boom"
     )
+    shown = Reported.of("__system", ErrorInfo(text, 7))
+    assert shown.line == text.splitlines()[0]
+    assert shown.is_end
     assert "exited with status 3 (pid 7" in describe(3)
     assert "the machine was out of memory" in describe(-9)
     assert "cgroup" in describe(-9, oom_kills=1)
