@@ -183,9 +183,21 @@ def _check(
     refuse(_refusals(topology, options, session))
     if session.mode == "cluster":
         merged = with_savepoint(name, merged, topology, options)
-    for text in warnings_about(conf or {}, where=where):  # of -c, the command has warned
+    # (Of -c, the command has warned.)
+    for text in [*warnings_about(conf or {}, where=where), *_unconnected(topology, merged)]:
         print(f"warning: {text}", file=sys.stderr)
     return merged
+
+
+def _unconnected(topology: Topology, conf: Mapping[str, Any]) -> Iterator[str]:
+    """Sentences about bolts that get nothing. With ticks that may be meant; otherwise a
+    subscription was forgotten."""
+    for name, bolt in topology.bolts.items():
+        if not bolt.inputs and not {**conf, **bolt.conf}.get("topology.tick.tuple.freq.secs"):
+            yield (
+                f"bolt {name!r} subscribes to nothing, so it gets no tuples: connect it, for "
+                'example with .shuffle("component")'
+            )
 
 
 def _refusals(topology: Topology, options: TopologyOptions, session: Session) -> Iterator[Refusal]:

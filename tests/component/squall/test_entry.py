@@ -301,6 +301,18 @@ def test_a_misspelled_option_is_warned_of(runner, nimbus):
     assert json.loads(nimbus.called("submitTopologyWithOpts")[0][2])["topology.worker"] == 2
 
 
+@pytest.mark.parametrize(
+    ("conf", "warns"), [({}, True), ({"topology.tick.tuple.freq.secs": 1}, False)]
+)
+def test_a_bolt_without_a_subscription_is_warned_of(runner, nimbus, conf, warns):
+    made = 'b = TopologyBuilder(); b.spout("words", Words("x")); b.bolt("lonely", Count())'
+    call = f'{made}; submit_topology("x", {conf}, b.build())'
+    runner.write("wc.py", WORDS, f'if __name__ == "__main__":\n    {call}\n')
+    result = runner.run("wc", conf=nimbus.conf)
+    assert result.status == 0, result.err
+    assert ("warning: bolt 'lonely' subscribes to nothing" in result.err) is warns
+
+
 def test_a_termination_signal_leaves_no_file_behind(runner):
     runner.write("slow.py", "import time\nprint('up', flush=True)\ntime.sleep(60)\n")
     archive = build_package(runner.source, runner.out)
