@@ -254,10 +254,12 @@ def _run(
         level = ClientOptions.read(session.conf).storm_log_level
         set_up_logging(level=logging.getLevelNamesMapping()[level])
     failed = 0
+    ttl_secs = env.get(LOCAL_TTL_VARIABLE)
+    if ttl_secs:  # from now on, as even a submit waits for a loop that is held
+        _end_if_held(session, float(ttl_secs), folder)
     try:
         status = _call(call)
         if status == 0 and session.local_cluster is not None:
-            ttl_secs = env.get(LOCAL_TTL_VARIABLE)
             session.local_cluster.wait(float(ttl_secs) if ttl_secs else None)
         elif status == 0 and not session.submitted:
             print(f"note: {argv[0]} ended without submitting a topology", file=sys.stderr)
@@ -266,6 +268,7 @@ def _run(
     finally:
         set_session(None)
         if session.local_cluster is not None:
+            _end_if_held(session, 0.0, folder)
             failed = _print_counts(session.local_cluster)
             _allow_time_to_stop(session, session.local_cluster)
             session.local_cluster.shutdown()
@@ -275,6 +278,17 @@ def _run(
             hint="the errors above say why; a message that timed out has none",
         )
     return status
+
+
+def _end_if_held(session: Session, after_secs: float, folder: Path) -> None:
+    """From `after_secs` on, end this process if a call holds the loop of its topologies. (With
+    worker processes, these are ended by others.)"""
+    from squall._held_loop import end_if_held
+
+    def thread() -> threading.Thread | None:
+        return getattr(session.local_cluster, "_thread", None)  # of a LocalCluster
+
+    end_if_held(thread, after_secs, folder)
 
 
 def _wait_running(session: Session, limit_secs: float) -> None:

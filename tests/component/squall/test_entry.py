@@ -725,6 +725,18 @@ def test_a_package_that_is_missing_here_names_the_option_that_ships_it(runner):
     )
 
 
+def test_a_call_that_does_not_return_does_not_keep_local_mode_alive(runner):
+    held = WORDS.replace(
+        "        def next_tuple(self):\n            pass",
+        "        def next_tuple(self):\n            time.sleep(600)",
+    )
+    runner.write("wc.py", "    import time\n" + held, GUARDED)
+    result = runner.run("wc", "counts", SQUALL_MODE="local", SQUALL_LOCAL_TTL="1")
+    assert result.status == 1
+    assert "error: the topology cannot be stopped" in result.err
+    assert "in next_tuple\n    time.sleep(600)" in result.err
+
+
 def test_ctrl_c_ends_local_mode(runner):
     runner.write("wc.py", WORDS, GUARDED)
     archive = build_package(runner.source, runner.out)
