@@ -78,7 +78,7 @@ def put(site: Site, name: str) -> None:
     )
     samples(site)
     site.nimbus.answers["getTopologyInfoWithOpts"] = lambda *_: ui_structs.topology_info(
-        errors={"split": [ui_structs.error(f"Traceback\n{name}")]}
+        errors={"split": [ui_structs.error(f"Traceback (most recent call last):\n{name}")]}
     )
 
 
