@@ -8,11 +8,12 @@ holds. Until then it restarts their message timeout now and then: they wait, the
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from squall.windows.evictors import Event
 from squall.windows.groups import GroupedWindows, Grouping, movable
@@ -40,9 +41,13 @@ if TYPE_CHECKING:
     from squall_common.component.tuples import Tuple
     from squall_common.config.options.typed import TopologyOptions
 
+_T = TypeVar("_T")
+Clock = Callable[[], float]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EXPIRE_MS_MIN = 1000
 _LEFT_OUT_MS = 60_000  # between two lines about late tuples
+_SLICE_MAX = 1024  # windows
+_RELEASED_MAX = 256  # tuples that are acked together within a slice
 _KEEPS = 3  # times in a message timeout that tuples in windows are kept alive
 
 
@@ -105,6 +110,9 @@ class WindowedBolt(Bolt):
     _squall_codec: Callable[[], RowCodec] | None = None  # the engine's, for values on disk
     # The engine's, which acks what is not settled in one call. None: one after the other.
     _squall_ack_rest: Callable[[list[Tuple]], None] | None = None
+    # The engine's, which calls what it is given slice by slice, until that returns False, and gives
+    # the bolt no tuple before: see `_Shell.go_on`. None: timers do all their work at once.
+    _squall_in_slices: Callable[[Callable[[Clock, float], bool]], None] | None = None
     #: Whether its windows need their tuples, and not just totals.
     _squall_reads_tuples: ClassVar[bool] = True
 
@@ -353,6 +361,8 @@ class _Shell:
         self._disk_count = 0  # of those that are held
         self._warned = False  # that a value cannot be on disk
         self.anchors: Sequence[Tuple] = ()
+        self._in_slices = None if bolt._squall_driven else bolt._squall_in_slices
+        self._rest: Iterator[Output] | None = None  # of what a timer has begun: see `go_on`
         self._session_timer_ms: int | None = None
         if not bolt._squall_driven:
             self._start_timers(options, event_time=event_time)
@@ -419,6 +429,7 @@ class _Shell:
 
     def execute(self, tuples: list[Tuple]) -> None:
         """Add the tuples of one stream."""
+        self.finish()
         first = tuples[0]
         if first.is_tick:
             for tick in tuples:
@@ -642,13 +653,15 @@ class _Shell:
         self._context.call_later(secs, ring)
 
     def advance_watermark(self) -> None:
+        if self._rest is not None:
+            return  # at the next interval
         now_ms = self._now_ms()
         if self._is_behind:
             self._catch_up(now_ms)
         watermark_ms = self._watermarks.advance(now_ms)
         if watermark_ms is not None:
             self.revision += 1
-            self._carry_out(self._operator.advance(watermark_ms, now_ms))
+            self._begin(self._operator.advance(watermark_ms, now_ms))
 
     def _catch_up(self, now_ms: int) -> None:
         """Fire the windows of key groups whose task was behind this one's watermark."""
@@ -656,14 +669,18 @@ class _Shell:
         self._carry_out(self._operator.advance(self._watermarks.current_ms, now_ms))
 
     def _advance_clock(self) -> None:
+        if self._rest is not None:
+            return  # at the next interval
         self.revision += 1
         now_ms = self._now_ms()
-        self._carry_out(self._operator.advance(now_ms, now_ms))
+        self._begin(self._operator.advance(now_ms, now_ms))
 
     def _wait_for_sessions(self) -> None:
         """Wait for the end of the first session, by the clock."""
         if self.plan.gap_ms is None or self.timestamp is not None or self._bolt._squall_driven:
             return
+        if self._rest is not None:
+            return  # called again when the sessions that have ended are out
         next_ms = self._operator.next_ms
         if next_ms is None or self._session_timer_ms is not None:
             return  # sessions end a gap after a tuple at the earliest: no timer is too late
@@ -680,6 +697,14 @@ class _Shell:
     def _keep_alive(self) -> None:
         """Restart the timeout of tuples that waited at the last call already."""
         held = list(self._operator.held())
+        if self._rest is not None:
+            # Windows that have ended and wait for a target may be in the operator no longer.
+            found = set(map(id, held))
+            held += [
+                tup
+                for tup in self._kept_alive
+                if id(tup) not in found and not getattr(tup, "settled", False)
+            ]
         waited = set(map(id, self._kept_alive))
         for tup in held:
             if id(tup) in waited and not getattr(tup, "settled", False):
@@ -720,6 +745,7 @@ class _Shell:
 
     def parts(self) -> dict[str, Any]:
         """What it holds, and how far it is, in a form that `snapshot` can store."""
+        assert self._rest is None, "a window that has ended is not out"
         return {
             "now_ms": self._now_ms(),
             "operator": self._operator,
@@ -799,6 +825,7 @@ class _Shell:
         """The key groups whose windows have changed since the last call, each with a key of it and
         what its windows hold. Raises SquallError for a value that cannot be stored."""
         assert self.groups is not None
+        assert self._rest is None, "a window that has ended is not out"
         for group, (owner, operator) in self.groups.changed().items():
             yield group, owner, self._stored({"operator": operator}, codec, tuple_class)
 
@@ -861,28 +888,76 @@ class _Shell:
 
     # -- commands --
 
-    def _carry_out(self, outputs: Iterator[Output]) -> None:
-        if self._disk is None:
-            self._do(outputs)
+    def _begin(self, outputs: Iterator[Output]) -> None:
+        """Carry out what a timer has found to be done: all at once, or in slices of the engine's,
+        as thousands of windows may end at the same time."""
+        if self._in_slices is None:
+            self._carry_out(outputs)
             return
+        self._rest = _in_steps(outputs)
+        self._in_slices(self.go_on)
+
+    def go_on(self, now: Clock, until: float) -> bool:
+        """Carry out some of what a timer has begun: until it is `until` by `now`, but at least one
+        window, and not too many, as the clock of a test stands still. False when nothing is left
+        of it."""
+        rest = self._rest
+        if rest is None:
+            return False
+        is_left = False
         try:
-            self._do(outputs)
+            is_left = self._settling_disk(partial(self._do_until, rest, now, until))
+        finally:
+            if not is_left:  # what has raised has ended, too
+                self._rest = None
+                self._wait_for_sessions()
+        if not is_left:
+            self._compact()
+        return is_left
+
+    def finish(self) -> None:
+        """Carry out all that a timer has begun."""
+        while self._rest is not None:
+            self.go_on(self._context.monotonic, math.inf)
+
+    def _carry_out(self, outputs: Iterator[Output]) -> None:
+        self._settling_disk(partial(self._do_all, outputs))
+        self._compact()
+
+    def _settling_disk(self, do: Callable[[], _T]) -> _T:
+        if self._disk is None:
+            return do()
+        try:
+            return do()
         finally:
             self._disk.settle()
             self._disk.forget()
-        if self._disk.is_wasteful:
+
+    def _compact(self) -> None:
+        if self._disk is not None and self._disk.is_wasteful:
             self._disk.compact(tup.values for tup in self._operator.held())
 
-    def _do(self, outputs: Iterator[Output]) -> None:
+    def _do_all(self, outputs: Iterator[Output]) -> None:
         for output in outputs:
-            if isinstance(output, Ready):
-                self._fire(output)
-            elif isinstance(output, Release):
-                self._ack(output.tuples)
-            elif isinstance(output, Late):
-                self._late(output)
-            else:
-                self._refuse(output.tup, output.error)
+            self._do(output)
+
+    def _do_until(self, outputs: Iterator[Output], now: Clock, until: float) -> bool:
+        """True if some are left."""
+        for done, output in enumerate(outputs, 1):
+            self._do(output)
+            if done >= _SLICE_MAX or now() >= until:
+                return True
+        return False
+
+    def _do(self, output: Output) -> None:
+        if isinstance(output, Ready):
+            self._fire(output)
+        elif isinstance(output, Release):
+            self._ack(output.tuples)
+        elif isinstance(output, Late):
+            self._late(output)
+        else:
+            self._refuse(output.tup, output.error)
 
     def _fire(self, ready: Ready) -> None:
         left = ready.left
@@ -1000,9 +1075,23 @@ class _Shell:
             self._log_left_out()
         if self._calls is not None:
             return  # it is in the last checkpoint
-        for tup in list(self._operator.held()):
-            if not getattr(tup, "settled", False):
-                self._bolt.fail(tup)
+        try:
+            self.finish()
+        finally:
+            for tup in list(self._operator.held()):
+                if not getattr(tup, "settled", False):
+                    self._bolt.fail(tup)
+
+
+def _in_steps(outputs: Iterator[Output]) -> Iterator[Output]:
+    """The same, with releases of many tuples divided."""
+    for output in outputs:
+        if isinstance(output, Release) and len(output.tuples) > _RELEASED_MAX:
+            tuples = output.tuples
+            for first in range(0, len(tuples), _RELEASED_MAX):
+                yield Release(tuples[first : first + _RELEASED_MAX])
+        else:
+            yield output
 
 
 def _numbers(timestamp: Callable[[Tuple], Any], tuples: Sequence[Tuple]) -> list[int]:

@@ -589,11 +589,11 @@ class Flow:
         return False
 
     def has_more(self) -> bool:
-        """Whether a turn has left work for the next one: tuples in an inbox whose bolt may run, or
+        """Whether a turn has left work for the next one: that of a bolt that may run, or
         tuples that spouts emitted in ack or fail."""
         blocked, group_of = self._blocked_tasks.blocked, self._group_of
         for bolt in self.bolts:
-            if bolt.inbox and group_of[bolt] not in blocked:
+            if (bolt.inbox or bolt.rest is not None) and group_of[bolt] not in blocked:
                 return True
         return self.spouts_spoke()
 
@@ -604,7 +604,7 @@ class Flow:
         for group, bolts in self._bolts_by_group:
             ran, taken = False, 0
             for bolt in bolts:
-                if not bolt.inbox:
+                if not bolt.inbox and bolt.rest is None:
                     continue
                 bolt.blocked = bool(blocked) and group in blocked
                 if bolt.blocked:

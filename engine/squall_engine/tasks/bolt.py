@@ -29,6 +29,11 @@ SLICE_SECS = 0.001
 SLICE_TUPLES_MAX = 1024
 
 
+# Work in slices: called with a clock and the time until which to go on, though at least for one
+# step. Returns False when it is done. It may stop earlier, as that clock may stand still.
+Rest = Callable[[Callable[[], float], float], bool]
+
+
 def _decode_nothing(_task: int, _section: bytes) -> Batch | None:
     return None
 
@@ -54,6 +59,9 @@ class BoltTask(Task):
         # Above `inbox.soft` local tuples the spouts that feed it wait, above `hard` all tasks that
         # feed it; a cycle that it is on may fill it up to `hard_max`.
         self.hard = self.hard_max = 1
+        # What a timer's call has left for the turns that follow. Until it is done, nothing is taken
+        # from the inbox.
+        self.rest: Rest | None = None
         self._tuple_bytes = 0.0
         self._marks = (1, 1, 1)
 
@@ -104,14 +112,14 @@ class BoltTask(Task):
         return self.inbox.take(limit)
 
     def run(self, deadline: float) -> bool:
-        """Work on the tuples that are in the inbox now, until `deadline`, but at least on a slice
-        of them. True when anything was done."""
+        """Work on `rest`, then on the tuples that are in the inbox now, until `deadline`, but at
+        least on a slice. True when anything was done."""
         raise NotImplementedError
 
     @property
     def busy(self) -> bool:
         """Whether it has work that will lead to more emits or acks."""
-        return bool(self.inbox)
+        return bool(self.inbox) or self.rest is not None
 
     @property
     def holds_back(self) -> bool:
@@ -131,10 +139,17 @@ class SlicedBolt(BoltTask):
         # Called between two slices: True when a target that it emits to is full.
         self.pause: Callable[[], bool] | None = None
 
+    def in_slices(self, rest: Rest) -> None:
+        """Do this in the turns that follow, before anything is taken from the inbox."""
+        self.rest = rest
+        self.host.wake()
+
     def run(self, deadline: float) -> bool:
+        worked = self.rest is not None
+        if self.rest is not None and not self._go_on(self.rest, deadline):
+            return True
         left = max(1, self.inbox.queued)  # a section may have no tuple, and must go all the same
         granted = self._slice  # tuples, whatever the deadline says
-        worked = False
         while True:
             taken, end, secs = self.run_slice(min(self._slice, left))
             if not taken:
@@ -153,6 +168,28 @@ class SlicedBolt(BoltTask):
             if self.pause is not None and self.pause():
                 break
         return worked
+
+    def _go_on(self, rest: Rest, deadline: float) -> bool:
+        """Do `rest` until `deadline`, but at least a slice of it. True when it is done, and there
+        is time for the inbox."""
+        now = self.host.now
+        end = now()
+        while True:
+            start = end
+            try:
+                is_left = rest(now, start + SLICE_SECS)
+            except Exception as error:  # what it was at is lost, as with any call of a timer
+                self.host.report(self.component, self.task, error)
+                is_left = False
+            if not is_left:
+                self.rest = None
+            end = now()
+            if end - start > HOLD_SECS:
+                self.host.held_loop(self.component, "a part of a timer's call", end - start)
+            if end >= deadline or (self.pause is not None and self.pause()):
+                return False
+            if not is_left:
+                return True
 
     def run_slice(self, room: int) -> tuple[int, float, float]:
         """Execute up to `room` tuples of one stream, and count them. Returns how many there were,
