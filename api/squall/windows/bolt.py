@@ -47,7 +47,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EXPIRE_MS_MIN = 1000
 _LEFT_OUT_MS = 60_000  # between two lines about late tuples
 _SLICE_MAX = 1024  # windows
-_RELEASED_MAX = 256  # tuples that are acked together within a slice
+_RELEASED_MAX = 8192  # tuples that are acked in one go, which is cheaper than in many
 _KEEPS = 3  # times in a message timeout that tuples in windows are kept alive
 
 
