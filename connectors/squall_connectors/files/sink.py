@@ -14,6 +14,7 @@ from urllib.parse import quote
 from squall import TopologyContext, Tuple
 from squall_common.daemon.files import make_dirs, write_atomic
 from squall_common.errors import InvalidTopologyError, describe
+from squall_connectors.base.columns import names_of
 from squall_connectors.base.sink import ThreadedSink
 from squall_connectors.files.formats import checked, written
 
@@ -61,10 +62,10 @@ class FileSink(ThreadedSink):
             write_timeout_secs=write_timeout_secs,
             outage_secs_max=outage_secs_max,
         )
-        if unknown := sorted(set(partition_by) - set(fields)):
+        self._url, self._fields = url, names_of("FileSink", "fields", fields)
+        self._partition_by = names_of("FileSink", "partition_by", partition_by, optional=True)
+        if unknown := sorted(set(self._partition_by) - set(self._fields)):
             raise InvalidTopologyError(f"FileSink: no field {', '.join(unknown)} to partition by")
-        self._url, self._fields = url, list(fields)
-        self._partition_by = list(partition_by)
         # What the folder's name says is not repeated in the file.
         self._inside = [field for field in fields if field not in partition_by]
         self._format = checked(format, self._inside)

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from squall import RowBatch, TopologyContext, TransactionalSink, Tuple
 from squall_common.daemon.files import make_dirs, write_atomic
+from squall_connectors.base.columns import names_of
 from squall_connectors.files.formats import checked, written
 
 _EXTENSIONS = {"text": "txt", "json": "jsonl", "csv": "csv", "parquet": "parquet"}
@@ -26,7 +27,8 @@ class TransactionalFileSink(TransactionalSink):
     def __init__(self, folder: str | Path, fields: Sequence[str], *, format: str = "json") -> None:
         """`fields` of the tuples are written, as "text", "json" (an object a line), "csv" or
         "parquet". Raises InvalidTopologyError if format and fields do not fit."""
-        self._folder, self._fields = Path(folder), list(fields)
+        self._folder = Path(folder)
+        self._fields = names_of("TransactionalFileSink", "fields", fields)
         self._format = checked(format, self._fields)
 
     def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 import psycopg
 
 from squall import TopologyContext, Tuple
+from squall_connectors.base.columns import columns_of
 from squall_connectors.base.sink import Sink
 from squall_connectors.postgresql import connection as connections
-from squall_connectors.postgresql.table import TargetTable, columns_of
+from squall_connectors.postgresql.table import TargetTable
 
 
 class PostgresqlSink(Sink):
@@ -51,8 +52,8 @@ class PostgresqlSink(Sink):
             outage_secs_max=outage_secs_max,
         )
         self._dsn = dsn
-        self._fields = list(fields)
         names = columns_of("PostgresqlSink", fields, columns, key)
+        self._fields = list(fields)
         self._target = TargetTable(table, names, key, keep_first=keep_first)
 
     async def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:

@@ -8,8 +8,6 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from squall_common.errors import InvalidTopologyError
-
 
 class TargetTable:
     """Writes rows of these columns: with `key`, a row replaces that of its key (or, with
@@ -46,16 +44,3 @@ class TargetTable:
         async with cursor.copy(self._copy) as copy:
             for row in rows:
                 await copy.write_row(row)
-
-
-def columns_of(
-    sink: str, fields: Sequence[str], columns: Sequence[str] | None, key: Sequence[str]
-) -> list[str]:
-    """The columns for these fields. Raises InvalidTopologyError, which names the `sink`, if the
-    numbers of fields and columns differ, or `key` names another column."""
-    found = list(fields if columns is None else columns)
-    if len(found) != len(fields) or not found:
-        raise InvalidTopologyError(f"{sink}: {len(fields)} fields for {len(found)} columns")
-    if unknown := sorted(set(key) - set(found)):
-        raise InvalidTopologyError(f"{sink}: key columns {', '.join(unknown)} are not written")
-    return found

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from squall import RowBatch, TransactionalSink, Tuple
+from squall_connectors.base.columns import columns_of
 from squall_connectors.postgresql import connection as connections
-from squall_connectors.postgresql.table import TargetTable, columns_of
+from squall_connectors.postgresql.table import TargetTable
 
 _EXISTS = "SELECT to_regclass('squall_applied')"
 # Two tasks that create a table at the same time fail without the lock.
@@ -56,7 +57,7 @@ class TransactionalPostgresqlSink(TransactionalSink):
         transaction that takes longer than `write_timeout_secs` is ended and tried again. Raises
         InvalidTopologyError if the numbers of fields and columns differ, or `key` names another
         column."""
-        names = columns_of(type(self).__name__, fields, columns, key)
+        names = columns_of("TransactionalPostgresqlSink", fields, columns, key)
         self._dsn = dsn
         self._fields = list(fields)
         self._table = TargetTable(table, names, key)

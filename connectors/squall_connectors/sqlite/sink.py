@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from squall import TopologyContext, Tuple
-from squall_common.errors import InvalidTopologyError
+from squall_connectors.base.columns import columns_of
 from squall_connectors.base.sink import ThreadedSink
 
 
@@ -53,18 +53,10 @@ class SqliteSink(ThreadedSink):
             write_timeout_secs=write_timeout_secs,
             outage_secs_max=outage_secs_max,
         )
+        self._columns = columns_of("SqliteSink", fields, columns, key)
         self._path, self._table, self._create = Path(path), table, create
         self._fields = list(fields)
-        self._columns = list(fields if columns is None else columns)
         self._key = list(key)
-        if len(self._columns) != len(self._fields) or not self._fields:
-            raise InvalidTopologyError(
-                f"SqliteSink: {len(self._fields)} fields for {len(self._columns)} columns"
-            )
-        if unknown := sorted(set(key) - set(self._columns)):
-            raise InvalidTopologyError(
-                f"SqliteSink: key columns {', '.join(unknown)} are not written"
-            )
 
     async def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         self._connection: sqlite3.Connection | None = None

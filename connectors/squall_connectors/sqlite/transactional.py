@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from squall import RowBatch, TopologyContext, TransactionalSink, Tuple
-from squall_common.errors import InvalidTopologyError
+from squall_connectors.base.columns import columns_of
 from squall_connectors.sqlite.sink import quoted
 
 _BUSY_SECS = 30.0  # other tasks write meanwhile
@@ -48,17 +48,9 @@ class TransactionalSqliteSink(TransactionalSink):
         """`fields` of the tuples are written to `columns` (None: of the same names). `create` is
         executed when the database is opened. Raises InvalidTopologyError if the numbers of fields
         and columns differ, or `key` names another column."""
+        names = columns_of("TransactionalSqliteSink", fields, columns, key)
         self._path, self._create = Path(path), create
         self._fields = list(fields)
-        names = list(fields if columns is None else columns)
-        if len(names) != len(self._fields) or not names:
-            raise InvalidTopologyError(
-                f"TransactionalSqliteSink: {len(self._fields)} fields for {len(names)} columns"
-            )
-        if unknown := sorted(set(key) - set(names)):
-            raise InvalidTopologyError(
-                f"TransactionalSqliteSink: key columns {', '.join(unknown)} are not written"
-            )
         self._insert = (
             f"INSERT INTO {quoted(table)} ({', '.join(map(quoted, names))}) "
             f"VALUES ({', '.join('?' * len(names))})"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from squall import InvalidTopologyError, RowBatch
+from squall import RowBatch
 from squall_connectors.sqlite import TransactionalSqliteSink
 
 CREATE = "CREATE TABLE IF NOT EXISTS counts (word TEXT{key}, count INT CHECK (count > 0))"
@@ -86,10 +86,3 @@ def test_a_row_replaces_that_of_its_key(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     sink_of(path, key=" PRIMARY KEY").commit([RowBatch("w/s/0", 3, [["a", 1], ["a", 2]])])
     assert rows(path) == [("a", 2)]
-
-
-def test_columns_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidTopologyError, match="2 fields for 1 columns"):
-        TransactionalSqliteSink(tmp_path, "t", ["a", "b"], columns=["a"])
-    with pytest.raises(InvalidTopologyError, match="key columns c"):
-        TransactionalSqliteSink(tmp_path, "t", ["a", "b"], key=["c"])
