@@ -346,6 +346,10 @@ def _forms_of(key: str) -> list[Any]:
 
 def _plain(value: Any) -> Any:
     """A value as JSON can have it."""
+    from squall_common.state.stored_windows import StoredWindows
+
+    if isinstance(value, StoredWindows):
+        value = value.as_json()
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     if isinstance(value, dict):

@@ -19,6 +19,7 @@ from squall_common.state.keyed import KeyedState
 from squall_common.state.layouts import Layout, sources
 from squall_common.state.manifest import Manifest, decode_manifest
 from squall_common.state.segment import Segment, SegmentRef
+from squall_common.state.stored_windows import windows_in
 from squall_common.state.task_state import RowPacker
 from squall_common.state.task_store import layouts_of, read_chain, segment_names
 
@@ -110,7 +111,8 @@ class StoredTaskState:
         return sum(segment.ref.size for segment in self.segments)
 
     def entries(self) -> Iterator[tuple[Any, Any]]:
-        """Keys and values. Raises StateDamagedError."""
+        """Keys and values; `StoredWindows` in place of the bytes of windows. Raises
+        StateDamagedError."""
         segments = self.segments
         if not segments:
             return iter(())
@@ -120,7 +122,7 @@ class StoredTaskState:
             try:
                 wanted = range(groups) if self.groups is None else self.groups
                 state.restore([segments], wanted, bound=self.groups is None)
-                return state.items()
+                return _with_windows(state.items())
             except FileNotFoundError:
                 if not self.folder:
                     raise StateDamagedError(
@@ -131,6 +133,12 @@ class StoredTaskState:
                 segments, damage = _read(self.store, self.folder)
                 if damage is not None:
                     raise StateDamagedError(damage) from None
+
+
+def _with_windows(entries: Iterator[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+    decode = PlainCodec().decode_rows
+    for key, value in entries:
+        yield key, windows_in(key, value, decode) or value
 
 
 def stored_states(

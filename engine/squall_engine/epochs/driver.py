@@ -37,6 +37,7 @@ from squall_common.state.keyed import NO_KEY, KeyedState
 from squall_common.state.manifest import ComponentPart
 from squall_common.state.savepoint import Wanted, restore_error, restore_problems
 from squall_common.state.segment import SegmentRef
+from squall_common.state.stored_windows import WINDOWS
 from squall_common.topology.model import ComponentKind, GroupingKind, WorkerSlot
 from squall_engine.atomic.batches import AtomicColumns, ColumnKeysOf, around_batch
 from squall_engine.atomic.concurrent import ConcurrentCalls, DraftState
@@ -72,8 +73,6 @@ _STATES: Mapping[InvocationMode, Callable[[KeyedState, ValueCodec], KeyValueStat
     InvocationMode.ASYNC: DraftState,
     InvocationMode.ASYNC_BATCH: DraftState,
 }
-_WINDOWS = "$windows"
-"""The key under which the windows of a task are stored; (this, group) for those of a key group."""
 
 
 class EpochHost(Protocol):
@@ -368,7 +367,7 @@ class EpochDriver:
         try:
             empty = make_state(self._host.options.of(component), groups, codec)
             state = self._restored(kept, groups, empty)
-            stored = state.get(_WINDOWS)
+            stored = state.get(WINDOWS)
             if stored is not None:
                 data, tasks = _windows_in(stored, codec)
                 shell.restore(data, codec, self._maker_of_tuples(component, tasks))
@@ -386,7 +385,7 @@ class EpochDriver:
         found = []
         make_tuple: Callable[[int, str, list[Any]], Tuple] | None = None
         before: Any = None
-        for key, stored in state.prefix((_WINDOWS,)):
+        for key, stored in state.prefix((WINDOWS,)):
             entry = state.entry(key)
             assert entry is not None
             data, tasks = _windows_in(stored, codec)
@@ -610,11 +609,11 @@ class EpochDriver:
                 if shell.revision != kept.revision:
                     kept.revision = shell.revision
                     rows = ((shell.stored(codec, Tuple), tasks),)
-                    state.put(_WINDOWS, codec.encode_rows(rows))
+                    state.put(WINDOWS, codec.encode_rows(rows))
                 return b""
             for group, owner, data in shell.changed_groups(codec, Tuple):
                 state.current = owner
-                state.put((_WINDOWS, group), codec.encode_rows(((data, tasks),)))
+                state.put((WINDOWS, group), codec.encode_rows(((data, tasks),)))
             progress: bytes = shell.progress(codec)
             return progress
         except SquallError as error:

@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 from tests.support.fake_nimbus import FakeNimbus
 
+from squall import AggregateBolt, LocalCluster, TopologyBuilder, Tuple, WindowedBolt
+from squall.testing import ReplayableSpout
+from squall.windows import TupleWindow, sliding, tumbling
 from squall_common.state.checkpoint_store import CheckpointStore
+from squall_common.state.errors import StateError
+from squall_common.state.inspect import checkpoint_states, last_checkpoint
 from squall_common.state.keyed import KeyedState
 from squall_common.state.manifest import ComponentPart, Manifest, encode_manifest
 from squall_common.state.savepoint import (
@@ -242,6 +247,82 @@ def test_a_savepoint_is_a_store(command: Any, tmp_path: Path) -> None:
     status, out, err = command("state", "inspect", str(tmp_path / "one"), "--json")
     assert (status, "damage" in json.loads(out)[0]) == (1, True)
     assert "is damaged" in err
+
+
+# ---- of windows ----
+
+
+class Pairs(WindowedBolt):
+    windows = tumbling(count=3, key="word")
+
+    def execute_window(self, window: TupleWindow) -> None:
+        pass
+
+
+class Totals(AggregateBolt):
+    windows = sliding(secs=600, every_secs=60)
+
+    def init(self) -> int:
+        return 0
+
+    def add(self, total: int, tup: Tuple) -> int:
+        return total + 1
+
+    def merge(self, first: int, second: int) -> int:
+        return first + second
+
+    def result(self, window: Any, total: int) -> None:
+        pass
+
+
+class Words(ReplayableSpout):
+    outputs = ["word", "number"]
+
+
+def test_windows_are_shown_with_the_tuples_that_wait_in_them(command: Any, tmp_path: Path) -> None:
+    builder = TopologyBuilder()
+    builder.spout("words", Words([["ann", 1], ["ann", 2], ["bob", 3], ["ann", 4], ["ann", 5]]))
+    builder.bolt("pairs", Pairs()).fields("words", "word")
+    builder.bolt("totals", Totals()).shuffle("words")
+    conf = {"topology.checkpoint.interval.secs": 0.05, "topology.state.url": str(tmp_path)}
+
+    def are_stored() -> bool:
+        try:
+            manifest = last_checkpoint(CheckpointStore(str(tmp_path)), "words")
+            states = checkpoint_states(CheckpointStore(str(tmp_path)), manifest) if manifest else []
+            return sum(len(value.tuples) for one in states for _, value in one.entries()) == 2 + 5
+        except StateError:  # a later one has replaced it meanwhile
+            return False
+
+    with LocalCluster() as cluster:
+        cluster.submit_topology("words", conf, builder.build())
+        cluster.wait_until(are_stored, 30.0)
+
+    status, out, err = command("state", "inspect", str(tmp_path), "--keys", "--json")
+    rows = json.loads(out)
+    tuples = [{"component": "words", "stream": "default", "values": ["ann", 5]}]
+    of_ann = next(row for row in rows if row["value"]["tuples"] == tuples)
+    assert (status, err, len(rows)) == (0, "", 3)
+    assert (of_ann["component"], of_ann["key"][0]) == ("pairs", "$windows")
+    assert of_ann["value"]["windows"] == "tumbling windows of 3 tuples by word"
+    assert rows[-1]["key"] == "$windows"
+    assert rows[-1]["value"]["windows"] == "windows of 600 s every 60 s"
+
+    status, out, _ = command("state", "inspect", str(tmp_path), "--key", json.dumps(of_ann["key"]))
+    size = of_ann["value"]["bytes"]
+    shown = f"<tumbling windows of 3 tuples by word: 1 tuple, {size} bytes more: ['ann', 5]>"
+    assert out.splitlines()[1].endswith(shown)
+
+
+def test_what_only_has_the_name_of_windows_is_shown_as_it_is(command: Any, tmp_path: Path) -> None:
+    packed = ValueCodec().encode_rows([[b"\xc1", 1]])
+    values = {"$windows": packed, ("$windows", 1): b"no rows", ("$windows", 2): 3}
+    stored(tmp_path, "visits", "count", values)
+    status, out, _ = command("state", "inspect", str(tmp_path), "--keys", "--json")
+    assert (status, [row["value"] for row in json.loads(out)]) == (
+        0,
+        [repr(packed), "b'no rows'", 3],
+    )
 
 
 # ---- of running tasks ----
