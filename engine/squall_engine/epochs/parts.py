@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from squall_common.component.groupings import stable_hash
+from squall_common.daemon.logs import get_logger
 from squall_common.state.checkpoint_store import CheckpointStore
 from squall_common.state.errors import StateDamagedError, StateError, StateStoreError
 from squall_common.state.key_groups import BOUND, groups_of_task
@@ -24,6 +25,8 @@ from squall_common.state.task_state import Changes, RowCodec
 from squall_engine.dataflow.fence import Fence
 from squall_engine.epochs.coordinator import Attempt
 from squall_engine.epochs.messages import Name, Shape, TaskName
+
+log = get_logger(__name__)
 
 # After so many segments a task writes all its state again.
 SEGMENTS_MAX = 100
@@ -129,7 +132,7 @@ class PartStore:
         blocks = changes.encode(self._codec)
         older, entries, is_base = snapshot.older, changes.entries, changes.is_base
         if snapshot.merged and isinstance(blocks, Mapping):
-            merged = self._merged(older, blocks, groups, changes.keys)
+            merged = self._merged(snapshot, blocks, groups, changes.keys)
             if merged is not None:
                 blocks, older, entries, is_base = merged, (), changes.keys, True
         stem = f"{snapshot.generation:08}-{snapshot.epoch:012}"
@@ -152,17 +155,34 @@ class PartStore:
         return put_segment(self._store, footer, blocks, name, groups)
 
     def _merged(
-        self, older: Sequence[SegmentRef], newest: Mapping[int, bytes], groups: range, keys: int
+        self, snapshot: Snapshot, newest: Mapping[int, bytes], groups: range, keys: int
     ) -> dict[int, bytes] | None:
-        """The blocks of a base: what these segments and the newest changes leave together. None:
-        they cannot be read or merged."""
+        """The blocks of a base: what the older segments of a snapshot and its newest changes leave
+        together. None: they cannot be read or merged.
+
+        Then the epoch needs the older segments, also one that cannot be read: the snapshot has
+        nothing of the keys that have not changed. The task still has them, and makes the next base
+        itself, without older segments. Until that is complete, a restore meets the segment; as it
+        would have without this epoch, since the one before needs it too.
+        """
         found: dict[int, list[bytes]] = {}
         try:
-            for segment in self._open(older):
+            for segment in self._open(snapshot.older):
                 for group, data in segment.blocks([BOUND, *groups]):
                     found.setdefault(group, []).append(data)
-        except (StateDamagedError, StateStoreError, MemoryError):
-            return None  # the task has what is in them: it makes the next base itself
+        except (StateDamagedError, StateStoreError) as error:
+            component, index = snapshot.task
+            log.warning(
+                "segment_not_merged",
+                component=component,
+                task=index,
+                epoch=snapshot.epoch,
+                error=error.message,
+                consequence="a restart needs it until the next checkpoint is complete",
+            )
+            return None
+        except MemoryError:
+            return None
         for group, data in newest.items():
             found.setdefault(group, []).append(data)
         merged: dict[int, bytes] = {}

@@ -143,9 +143,11 @@ def make_unreadable(task: Task, name: str) -> None:
 
 @pytest.mark.parametrize("spoil", [damage, remove, make_unreadable])
 def test_segments_that_cannot_be_read_make_a_base_of_the_state(
-    task: Task, spoil: Callable[[Task, str], None]
+    task: Task, spoil: Callable[[Task, str], None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    spoil(task, task.chain.older[0].name)
+    """The epoch that finds them still needs them, which is reported; the next one does not."""
+    spoiled = task.chain.older[0].name
+    spoil(task, spoiled)
     task.put({"new": 1})
     task.epoch += 1
     changes = task.state.snapshot(task.epoch)
@@ -153,9 +155,14 @@ def test_segments_that_cannot_be_read_make_a_base_of_the_state(
     older = task.chain.older
     part = task.parts.write(Snapshot(TASK, 1, task.epoch, changes, older, merged=True), GROUPS)
     assert part.segments[:-1] == older
+    assert caplog.text.count("segment_not_merged") == 1
+    assert spoiled in caplog.text
     task.chain.wrote(task.epoch, part.segments)
     task.chain.completed(task.epoch)
-    assert task.write().is_base
+    written = task.write()
+    assert (written.is_base, task.chain.older) == (True, (written,))
+    task.put({"newer": 1})
+    task.write()  # and is restored without them
 
 
 def test_a_merge_for_which_memory_is_short_writes_the_changes(
