@@ -7,7 +7,8 @@ walk that is cut short is done again by the next leader: the list of a node depe
 on which topologies there are.
 
 ZooKeeper takes no list in a transaction, but compares the version of the list that is replaced. So
-a leader reads that version, confirms its term, and writes; and the first walk of a term raises the
+a leader reads that version, confirms its term, and writes (many nodes at a time, with one
+confirmation); and the first walk of a term raises the
 versions, also of lists that are right, wherever leaders could differ (decision 0169). One that was
 paused before its write, while another won, finds another version when it goes on.
 
@@ -33,6 +34,7 @@ from squall_common.cluster.store import (
     Create,
     NodeExistsError,
     NoNodeError,
+    Stat,
     Store,
 )
 from squall_common.cluster.treewalk import read_each
@@ -51,6 +53,8 @@ log = get_logger(__name__)
 AGAIN_SECS = 30.0
 # What a session with an old digest makes, or one that has not seen the marker, is closed by then.
 WALK_SECS = 600.0
+# So many with one confirmation of the term: more would be far apart from it.
+_WRITTEN_AT_ONCE = 256
 
 
 def record_path(topology_id: str, conf: Mapping[str, Any]) -> str | None:
@@ -90,6 +94,7 @@ class ZooKeeperLists:
         self._known: set[str] = set()  # topologies of which the next two are known
         self._opened: set[str] = set()
         self._records: dict[str, str] = {}  # path -> topology
+        self._due: set[str] = set()  # records that are to be handed over
         self._confs: dict[str, Mapping[str, Any]] = {}  # of the known ones; a rebalance replaces it
         self._unlearned = False  # whether the code of a topology is still on its way here
         self._walk_at = 0.0
@@ -106,7 +111,7 @@ class ZooKeeperLists:
         path = record_path(topology_id, conf)
         if path is not None:
             self._records[path] = topology_id
-            await self._hand_over(path, term)
+            await self._hand_over([path], term)
 
     async def settle(self, term: Fence) -> None:
         """Close what can be closed, and look through the nodes when that is due. Raises
@@ -127,7 +132,7 @@ class ZooKeeperLists:
             return
         held = {*self._known, *self._opened, *self._records.values()} - set(self._submitting)
         live = set(await self._state.topology_ids())
-        await self._learn(live, term, closing=closing)
+        await self._learn(live, closing=closing)
         await self._forget(held - live, term)
         await self._close_topologies(supervisors)
         now = self._clock.monotonic()
@@ -141,6 +146,9 @@ class ZooKeeperLists:
             self._walk_at = now + (AGAIN_SECS if is_first else WALK_SECS)
             if closing:
                 log.info("zookeeper_closed", open_topologies=",".join(sorted(self._opened)))
+        elif self._due:  # a walk hands over all
+            await self._hand_over(self._due & self._records.keys(), term)
+            self._due.clear()
 
     async def _awaited(self, supervisors: Mapping[str, SupervisorInfo]) -> list[str]:
         """The supervisors before which an open cluster is not closed: those that show no digest,
@@ -156,14 +164,18 @@ class ZooKeeperLists:
         found = await self._state.assignment(topology_id)
         return set() if found is None else {slot.node for slot in found[0].executor_slot.values()}
 
-    async def _learn(self, live: Collection[str], term: Fence, *, closing: bool) -> None:
+    async def _learn(self, live: Collection[str], *, closing: bool) -> None:
         """Find out of each topology whether it is open, and which record it has. All are open
         that were there before the cluster is closed, also those whose code is not here yet."""
         unlearned = False
+        unknown = sorted(set(live) - self._known)
+        for topology_id, found in (await read_each(unknown, self._is_open)).items():
+            if isinstance(found, BaseException):
+                raise found
+            if closing or found:
+                self._opened.add(topology_id)
         for topology_id in sorted(live):
             new = topology_id not in self._known
-            if new and (closing or await self._is_open(topology_id)):
-                self._opened.add(topology_id)
             try:
                 conf = self._conf_of(topology_id)
                 if not new and conf is self._confs.get(topology_id):
@@ -174,8 +186,7 @@ class ZooKeeperLists:
                 continue
             if path is not None:
                 self._records[path] = topology_id
-                if not closing:
-                    await self._hand_over(path, term)
+                self._due.add(path)
             self._known.add(topology_id)
             self._confs[topology_id] = conf
         if self._unlearned and not unlearned:
@@ -196,10 +207,14 @@ class ZooKeeperLists:
         self._known -= set(gone)
         self._confs = {i: conf for i, conf in self._confs.items() if i in self._known}
         self._opened -= set(gone)
-        for path, topology_id in list(self._records.items()):
-            if topology_id in gone:
-                del self._records[path]
-                await self._set(path, term)
+        left = [path for path, topology_id in self._records.items() if topology_id in gone]
+        for path in left:
+            del self._records[path]
+        try:
+            _require(await self._write(left, term))
+        except BaseException:
+            self._walk_at = 0.0
+            raise
 
     async def _close_topologies(self, supervisors: Mapping[str, SupervisorInfo]) -> None:
         for topology_id in sorted(self._opened & self._known):
@@ -216,28 +231,49 @@ class ZooKeeperLists:
             self._walk_at = 0.0
             log.info("topology_closed_in_zookeeper", topology_id=topology_id)
 
-    async def _hand_over(self, path: str, term: Fence) -> None:
-        """Give a record of checkpoints to its topology; make it first if there is none."""
-        if self._lists.of(path) != OPEN:
+    async def _hand_over(self, records: Collection[str], term: Fence) -> None:
+        """Give records of checkpoints to their topologies; make them first where there is none."""
+
+        async def made(path: str) -> bool:
             try:
                 await term.transaction([Create(path, paths.NO_RECORD)])
-                return
+                return True
             except NodeExistsError:
-                pass
-        await self._set(path, term)
+                return False  # meanwhile
 
-    async def _set(self, path: str, term: Fence) -> None:
-        """Write a node's list, right or wrong, as the leader. Raises NotLeaderError."""
-        while (stat := await self._store.exists(path)) is not None:
-            # Only now: whoever wins after this raises the version that was read.
+        stats = await read_each(records, self._store.exists)
+        _require(stats)
+        missing = [at for at, stat in stats.items() if stat is None and self._lists.of(at) != OPEN]
+        found = await read_each(missing, made)
+        _require(found)
+        _require(await self._write([at for at in records if not found.get(at)], term))
+
+    async def _write(self, nodes: Collection[str], term: Fence) -> dict[str, BaseException]:
+        """Write the lists of nodes, right or wrong, as the leader. Returns which could not be
+        written, and why. Raises NotLeaderError."""
+        failed: dict[str, BaseException] = {}
+        left = list(nodes)
+        while left:
+            now, left = left[:_WRITTEN_AT_ONCE], left[_WRITTEN_AT_ONCE:]
+            stats = await read_each(now, self._store.exists)
+            failed |= _errors(stats)
+            versions = {
+                at: stat.acl_version for at, stat in stats.items() if isinstance(stat, Stat)
+            }
+            if not versions:
+                continue
+            # Only now: whoever wins after this raises the versions that were read.
             await term.transaction([])
-            try:
-                await self._store.set_access_list(path, self._lists.of(path), stat.acl_version)
-                return
-            except BadVersionError:
-                pass  # by another leader, or by ours whose answer was lost
-            except NoNodeError:
-                return
+            write = functools.partial(self._write_one, versions)
+            for path, error in _errors(await read_each(versions, write)).items():
+                if isinstance(error, BadVersionError):
+                    left.append(path)  # by another leader, or by ours whose answer was lost
+                elif not isinstance(error, NoNodeError):
+                    failed[path] = error
+        return failed
+
+    async def _write_one(self, versions: Mapping[str, int], path: str) -> None:
+        await self._store.set_access_list(path, self._lists.of(path), versions[path])
 
     async def _walk_or_again(self, term: Fence) -> None:
         try:
@@ -248,36 +284,70 @@ class ZooKeeperLists:
 
     async def _walk(self, term: Fence) -> None:
         """Put right the list of each node, the upper ones first."""
-        for path in list(self._records):
-            await self._hand_over(path, term)
-        put_right = functools.partial(self._put_right, term)
+        records = set(self._records)
+        await self._hand_over(records, term)
+        self._due -= records
         level, changed = ["/"], 0
         while level:
-            found = await read_each(level, put_right)
+            wrong = await read_each(level, self._is_wrong)
+            failed = _errors(wrong)
+            written = [at for at, one in wrong.items() if one is True or self._differs(at, records)]
+            failed |= await self._write([at for at in written if at not in failed], term)
+            changed += sum(wrong[at] is True and at not in failed for at in written)
+            # Now: what was made before the list was right is among these.
+            found = await read_each((at for at in level if at not in failed), self._store.children)
+            failed |= _errors(found)
+            for path in self._not_ours(failed):
+                if (left_out := self._throttle.left_out(path)) is not None:
+                    log.error("node_is_not_ours", path=path, left_out=left_out)
             level = []
-            for path, one in found.items():
-                if isinstance(one, NoNodeError):
-                    continue  # it went meanwhile
-                if isinstance(one, AccessDeniedError):
-                    if (left_out := self._throttle.left_out(path)) is not None:
-                        log.error("node_is_not_ours", path=path, left_out=left_out)
-                    continue
-                if isinstance(one, BaseException):
-                    raise one
-                changed += one[0]
-                above = path.rstrip("/")
-                level += [f"{above}/{name}" for name in one[1]]
+            for path, names in found.items():
+                if not isinstance(names, BaseException):
+                    above = path.rstrip("/")
+                    level += [
+                        f"{above}/{name}"
+                        for name in names
+                        if not self._is_unlearned(f"{above}/{name}")
+                    ]
             if "/zookeeper" in level:  # the server's own, where the root is "/"
                 level.remove("/zookeeper")
         self._fenced = not self._unlearned
         if changed:
             log.info("access_lists_set", nodes=changed)
 
-    async def _put_right(self, term: Fence, path: str) -> tuple[bool, list[str]]:
-        if self._unlearned and path not in self._records and paths.below(paths.CHECKPOINTS, path):
-            return False, []  # perhaps of a topology that runs
-        wanted = self._lists.of(path)
-        wrong = await self._store.access_list(path) != wanted
-        if wrong or (not self._fenced and self._lists.needs_topologies(path)):
-            await self._set(path, term)
-        return wrong, await self._store.children(path)
+    def _is_unlearned(self, path: str) -> bool:
+        """Whether it is perhaps the record of a topology that runs."""
+        return (
+            self._unlearned
+            and path not in self._records
+            and paths.below(paths.CHECKPOINTS, path) is not None
+        )
+
+    async def _is_wrong(self, path: str) -> bool:
+        return await self._store.access_list(path) != self._lists.of(path)
+
+    def _differs(self, path: str, written: Collection[str]) -> bool:
+        """Whether leaders could differ in its list, and this one has not written it in its term."""
+        return not self._fenced and self._lists.needs_topologies(path) and path not in written
+
+    def _not_ours(self, failed: Mapping[str, BaseException]) -> list[str]:
+        """The nodes that may not be written or read. Raises the first error of another kind; nodes
+        that went meanwhile are none."""
+        _require(
+            {
+                at: one
+                for at, one in failed.items()
+                if not isinstance(one, AccessDeniedError | NoNodeError)
+            }
+        )
+        return [path for path, one in failed.items() if isinstance(one, AccessDeniedError)]
+
+
+def _errors(found: Mapping[str, object]) -> dict[str, BaseException]:
+    return {path: one for path, one in found.items() if isinstance(one, BaseException)}
+
+
+def _require(found: Mapping[str, object]) -> None:
+    """Raises the first error among these."""
+    for error in _errors(found).values():
+        raise error

@@ -33,6 +33,7 @@ class Term:
 
     def __init__(self, store: Store) -> None:
         self.over = False
+        self.confirmations = 0
         self.then: Callable[[], Awaitable[None]] | None = None
         self._store = store
 
@@ -41,6 +42,8 @@ class Term:
             raise NotLeaderError("the term is over")
         if ops:
             await self._store.transaction(ops)
+        else:
+            self.confirmations += 1
         if self.then is not None:
             self.over, then = True, self.then
             self.then = None
@@ -400,6 +403,46 @@ async def test_a_list_that_was_replaced_meanwhile_is_written_all_the_same(
     nimbus.clock.advance(WALK_SECS)
     await nimbus.settle()
     await assert_closed(nimbus)
+
+
+async def test_a_new_leader_confirms_its_term_once_for_many_lists(ensemble: MemoryEnsemble) -> None:
+    """A confirmation is a transaction, which the servers write to their disks."""
+    digests = Digests((new_payload(),))
+    old, new = await begin(ensemble, digests), await begin(ensemble, digests)
+    await old.settle()
+    records = {}
+    for number in range(40):
+        topology_id = f"many{number}-{number}-17"
+        await old.submit(topology_id, CHECKPOINTS, "one")
+        records[paths.checkpoints(f"many{number}", "s3://bucket/x")] = topology_id
+    new.confs = old.confs
+    versions = [(await old.store.exists(path)).acl_version for path in records]  # type: ignore[union-attr]
+    await new.settle()
+    assert new.term.confirmations <= 5  # the records, and each level of the tree
+    for path, version in zip(records, versions, strict=True):
+        stat = await new.store.exists(path)
+        assert stat is not None
+        assert stat.acl_version == version + 1
+    new.store_lists.records = records
+    for path in await tree(new.store):
+        assert await new.store.access_list(path) == new.store_lists.of(path), path
+
+
+async def test_a_record_that_could_not_be_handed_over_is_in_the_next_round(
+    ensemble: MemoryEnsemble,
+) -> None:
+    nimbus = await begin(ensemble)
+    await nimbus.settle()
+    nimbus.clock.advance(AGAIN_SECS)
+    await nimbus.settle()  # the next walk is far away
+    await create(nimbus.state, A, "one")
+    nimbus.confs[A] = CHECKPOINTS
+    nimbus.term.over = True
+    with pytest.raises(NotLeaderError):
+        await nimbus.settle()
+    nimbus.term.over = False
+    await nimbus.settle()
+    assert await nimbus.store.access_list(RECORD) == nimbus.wanted(RECORD)
 
 
 async def test_a_topology_of_a_closed_cluster_is_closed_from_the_start(
