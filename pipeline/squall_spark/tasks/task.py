@@ -252,11 +252,15 @@ class TaskRunner:
             await engine.start()
         except ComponentStartError as error:
             raise TaskFailedError(error.message, hint=error.hint) from error
-        engine.set_active(True)
-        engine.set_ready(True)
-        await self._settle()
-        if self._clock is not None:
-            await self._start_time(engine, self._clock)
+        try:
+            engine.set_active(True)
+            engine.set_ready(True)
+            await self._settle()
+            if self._clock is not None:
+                await self._start_time(engine, self._clock)
+        except BaseException:  # `__exit__` is not called
+            await engine.stop(0)
+            raise
 
     async def _start_time(self, engine: EmbeddedEngine, clock: InputClock) -> None:
         """Prepare to let time pass, and take the windows of the micro-batch before."""

@@ -159,6 +159,7 @@ async def test_sizes_look_at_few_keys_however_many_there_are(
     await run(engine)
     monkeypatch.setattr(MemoryState, "keys", None)
     assert all(one.bytes and one.trouble is None for one in await ask(engine))
+    await engine.stop(0.0)
 
 
 @pytest.mark.parametrize(

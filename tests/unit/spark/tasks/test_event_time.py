@@ -367,6 +367,7 @@ def test_windows_by_the_clock_follow_the_times_of_the_micro_batches() -> None:
 
 
 def test_windows_that_have_changed_do_not_go_on_from_a_checkpoint() -> None:
+    """And the engine that was started for them is stopped (tests/unit/conftest.py looks)."""
     states: dict[int, KeyValueState] = {}
     run_here(
         plan(st.Panes(), tumbling(secs=2), streaming=True), columns(ROWS), states=states, now_secs=1
