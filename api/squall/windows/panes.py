@@ -45,6 +45,11 @@ class Panes:
     def __bool__(self) -> bool:
         return bool(self._numbers)
 
+    @property
+    def first(self) -> int:
+        """The first pane in which something came. (There is one.)"""
+        return self._numbers[0]
+
     def add(self, pane: int, item: Any) -> None:
         """Add a tuple to a pane."""
         panes = self._panes
@@ -188,6 +193,9 @@ class AggregateWindows:
         self._slide_ms = slide_ms
         self._lateness_ms = lateness_ms
         self._keys: dict[Hashable, Panes] = {}
+        # The keys by the first pane in which something of them came: those of a window that fires,
+        # and of panes that leave, are found without a look at the others.
+        self._firsts: dict[int, dict[Hashable, Panes]] = {}
         self._numbers: list[int] = []  # the panes in which anything came, of any key, sorted
         self._known: set[int] = set()  # the same
         self._watermark_ms = 0
@@ -263,9 +271,11 @@ class AggregateWindows:
         if self._is_between(pane):
             return ()
         panes = self._keys.get(key)
-        known = panes is not None
+        before = None  # the first pane of the key
         if panes is None:
             panes = Panes(self._contents)
+        else:
+            before = panes.first
         refused: Sequence[tuple[Any, Exception]] = ()
         of_all = getattr(self._contents, "of_all", None)
         if of_all is not None:
@@ -274,8 +284,12 @@ class AggregateWindows:
             refused = panes.add_each(pane, items)
             if len(refused) == len(items):
                 return refused  # and no pane was made for them
-        if not known:
-            self._keys[key] = panes
+        if before is None or pane < before:
+            if before is None:
+                self._keys[key] = panes
+            else:
+                del self._firsts[before][key]
+            self._firsts.setdefault(pane, {})[key] = panes
         if pane not in self._known:
             self._known.add(pane)
             _put(self._numbers, pane)
@@ -289,9 +303,7 @@ class AggregateWindows:
             first = last - self._length + 1
             if self._holds_any(first, last):
                 end_ms = self._next_end_ms
-                for key, panes in list(self._keys.items()):
-                    if panes._numbers[0] > last:
-                        continue  # all of it is for later windows
+                for key, panes in self._begun_by(last):
                     try:
                         total = panes.query(first, last)
                     except Exception as error:
@@ -310,6 +322,14 @@ class AggregateWindows:
         if self._lateness_ms:  # windows that hold nothing: a late tuple may come for them
             self._skip(watermark_ms)
         self._drop()
+
+    def _begun_by(self, last: int) -> list[tuple[Hashable, Panes]]:
+        """The keys of which something came up to this pane."""
+        found: list[tuple[Hashable, Panes]] = []
+        for pane in self._numbers[: bisect_right(self._numbers, last)]:
+            if pane in self._firsts:
+                found += self._firsts[pane].items()
+        return found
 
     def skip_to(self, watermark_ms: int) -> None:
         """Leave out the windows up to the watermark."""
@@ -350,10 +370,24 @@ class AggregateWindows:
         end = bisect_left(self._numbers, first)
         if end == 0:
             return
-        self._known.difference_update(self._numbers[:end])
+        gone = self._numbers[:end]
+        self._known.difference_update(gone)
         del self._numbers[:end]
-        for key in [key for key, panes in self._keys.items() if panes._numbers[0] < first]:
-            panes = self._keys[key]
-            panes.drop_before(first)
-            if not panes:
-                del self._keys[key]
+        for pane in gone:
+            for key, panes in self._firsts.pop(pane, {}).items():
+                panes.drop_before(first)
+                if panes:
+                    self._firsts.setdefault(panes.first, {})[key] = panes
+                else:
+                    del self._keys[key]
+
+    # -- for snapshots --
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_firsts"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._firsts = {}
+        for key, panes in self._keys.items():
+            self._firsts.setdefault(panes.first, {})[key] = panes

@@ -51,6 +51,32 @@ def test_keys_without_tuples_in_a_window_do_not_fire_and_are_forgotten() -> None
     assert len(windows) == 0
 
 
+def test_keys_of_later_windows_are_not_looked_at() -> None:
+    class Unread(dict[Any, Any]):
+        def __iter__(self) -> Any:
+            raise AssertionError("all keys are looked at")
+
+        items = values = keys = __iter__
+
+    windows = AggregateWindows(Texts(), 20, 10)
+    for at in range(5, 100, 10):
+        windows.add(at, at, "x")
+    windows._keys = Unread(windows._keys)
+    assert fired(windows, 20) == [(5, "x", 10), (5, "x", 20), (15, "x", 20)]
+    assert len(windows) == 9
+
+
+def test_a_key_that_begins_earlier_than_before_fires_with_that_window() -> None:
+    windows = AggregateWindows(Texts(), 10, 10)
+    windows.add("k", 25, "c")
+    windows.add("k", 5, "a")
+    windows.add("k", 15, "b")
+    windows = pickle.loads(pickle.dumps(windows))
+    assert fired(windows, 10) == [("k", "a", 10)]
+    assert fired(windows, 30) == [("k", "b", 20), ("k", "c", 30)]
+    assert len(windows) == 0
+
+
 def test_a_key_whose_first_tuple_cannot_be_added_is_not_kept() -> None:
     class Fails(Texts):
         def of(self, item: str) -> str:
