@@ -4,12 +4,13 @@ with event time; their results are a `Windowed` each."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from squall.streams.functions import Spec, callable_of
 from squall.streams.steps import explained
 from squall.streams.values import Layout, fields_of
 from squall.windows.bolt import AggregateBolt, WindowedBolt
+from squall.windows.operators import Ready
 from squall.windows.sessions import Contents
 from squall.windows.tuple_window import TupleWindow
 
@@ -25,21 +26,14 @@ class WindowCountBolt(AggregateBolt):
 
     outputs = _FIELDS
     _squall_reads_tuples = False
-
-    def init(self) -> int:
-        return 0
-
-    def add(self, total: int, tup: Tuple) -> int:
-        return total + 1
-
-    def merge(self, first: int, second: int) -> int:
-        return first + second
-
-    def result(self, total: int, window: TupleWindow) -> None:
-        self.emit([window.key, total, window.start_ms, window.end_ms])
+    _required: ClassVar[tuple[str, ...]] = ()  # it looks at no tuple, and at no window
 
     def _contents(self) -> Contents:
         return _Counts()
+
+    def _call(self, ready: Ready) -> None:
+        key, _, start_ms, end_ms, total, *_ = ready
+        self.emit((key, total, start_ms, end_ms))
 
 
 class _Counts:

@@ -107,6 +107,7 @@ class WindowedBolt(Bolt):
     _squall_driven = False  # by `DrivenWindows`
     _squall_windowed: ClassVar[bool] = True  # for checkpoints: the engine knows it by this
     _squall_calls: Calls | None = None  # with checkpoints
+    _squall_emit: Callable[..., Sequence[int]] | None = None  # the collector's, when it is bound
     _squall_codec: Callable[[], RowCodec] | None = None  # the engine's, for values on disk
     # The engine's, which acks what is not settled in one call. None: one after the other.
     _squall_ack_rest: Callable[[list[Tuple]], None] | None = None
@@ -164,7 +165,8 @@ class WindowedBolt(Bolt):
             anchors = self._squall_shell.anchors
         if type(values) is DiskRow:
             values = list(values)
-        found: Sequence[int] = self._bound("emit").emit(values, anchors=anchors, stream=stream)
+        emit = self._squall_emit or self._bound("emit").emit  # (which raises)
+        found: Sequence[int] = emit(values, anchors=anchors, stream=stream)
         return found
 
     def emit_direct(
@@ -189,14 +191,16 @@ class WindowedBolt(Bolt):
 
     def _bind(self, collector: BoltCollector[Tuple], context: TopologyContext) -> None:
         super()._bind(collector, context)
+        object.__setattr__(self, "_squall_emit", self._bound("emit").emit)
         object.__setattr__(self, "_squall_shell", _Shell(self, context))
 
     def _contents(self) -> Contents | None:
         """How its windows aggregate; None if they hold their tuples."""
         return None
 
-    def _call(self, ready: Ready, window: TupleWindow) -> None:
-        self.execute_window(window)
+    def _call(self, ready: Ready) -> None:
+        """Call the user's code for a window."""
+        self.execute_window(window_of(ready))
 
 
 class AggregateBolt(WindowedBolt):
@@ -226,7 +230,7 @@ class AggregateBolt(WindowedBolt):
     #: Hold the tuples of open windows, unacked.
     hold: bool = True
 
-    _required = ("init", "add", "merge", "result")
+    _required: ClassVar[tuple[str, ...]] = ("init", "add", "merge", "result")
 
     def init(self) -> Any:
         """A total of nothing."""
@@ -251,8 +255,8 @@ class AggregateBolt(WindowedBolt):
     def _contents(self) -> Contents | None:
         return _Aggregate(self)
 
-    def _call(self, ready: Ready, window: TupleWindow) -> None:
-        self.result(ready.total, window)
+    def _call(self, ready: Ready) -> None:
+        self.result(ready.total, window_of(ready))
 
 
 def windowed_conf(bolt: WindowedBolt, windows: Windows | None = None) -> dict[str, Any]:
@@ -302,6 +306,18 @@ def _options(conf: Mapping[str, Any]) -> TopologyOptions:
     from squall_common.config.options.typed import TopologyOptions
 
     return TopologyOptions.read(dict(conf))
+
+
+def window_of(ready: Ready) -> TupleWindow:
+    """What the user's code gets of a window."""
+    return TupleWindow(
+        ready.tuples,
+        ready.left,
+        key=ready.key,
+        start_ms=ready.start_ms,
+        end_ms=ready.end_ms,
+        late=ready.late,
+    )
 
 
 class _Aggregate:
@@ -960,23 +976,14 @@ class _Shell:
             self._refuse(output.tup, output.error)
 
     def _fire(self, ready: Ready) -> None:
-        left = ready.left
-        window = TupleWindow(
-            ready.tuples,
-            left,
-            key=ready.key,
-            start_ms=ready.start_ms,
-            end_ms=ready.end_ms,
-            late=ready.late,
-        )
         if self._calls is not None:
-            self._fire_whole(self._calls, ready, window)
+            self._fire_whole(self._calls, ready)
             return
         self.anchors = ready.tuples if self._bolt.auto_anchor else ()
         try:
             if ready.error is not None:
                 raise ready.error
-            self._bolt._call(ready, window)
+            self._bolt._call(ready)
         except Exception as error:
             self._operator.discard(ready)
             self._release(ready.tuples)
@@ -988,9 +995,9 @@ class _Shell:
         finally:
             self.anchors = ()
 
-    def _fire_whole(self, calls: Calls, ready: Ready, window: TupleWindow) -> None:
+    def _fire_whole(self, calls: Calls, ready: Ready) -> None:
         """The same with checkpoints: what the call does takes effect as a whole."""
-        error = ready.error or calls.call(lambda: self._bolt._call(ready, window))
+        error = ready.error or calls.call(lambda: self._bolt._call(ready))
         if error is None:
             return
         self._operator.discard(ready)

@@ -77,7 +77,7 @@ class SessionWindows:
         start_ms, end_ms = timestamp_ms, timestamp_ms + self._gap_ms
         mine = self._open.get(key, [])
         touching = [one for one in mine if one.start_ms < end_ms and start_ms < one.end_ms]
-        last_ms = max([end_ms, *[one.end_ms for one in touching]])
+        last_ms = max([end_ms, *[one.end_ms for one in touching]]) if touching else end_ms
         if self._now_ms is not None and last_ms + self._lateness_ms <= self._now_ms:
             return False, None
         waits_for_end = False
