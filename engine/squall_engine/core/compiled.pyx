@@ -17,11 +17,11 @@ id is released only after its table is in order again), and the interpreter's lo
 """
 
 cimport cython
-from cpython.dict cimport PyDict_GetItem, PyDict_GetItemWithError, PyDict_Next, PyDict_Size
+from cpython.dict cimport PyDict_GetItem, PyDict_GetItemWithError, PyDict_Next, PyDict_SetItem, PyDict_Size
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.float cimport PyFloat_CheckExact
-from cpython.list cimport PyList_Append, PyList_CheckExact, PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.list cimport PyList_Append, PyList_CheckExact, PyList_GET_ITEM, PyList_GET_SIZE, PyList_SET_ITEM
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.object cimport Py_EQ, PyObject, PyObject_Hash, PyObject_RichCompareBool
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
@@ -106,6 +106,9 @@ include "cython/trees.pxi"
 include "cython/runs.pxi"
 include "cython/outputs.pxi"
 include "cython/emitting.pxi"
+
+cdef class Trial
+
 include "cython/bolts.pxi"
 include "cython/columns.pxi"
 include "cython/spouts.pxi"

@@ -42,6 +42,7 @@ cdef class BoltCalls:
     cdef tuple key  # the input of the last slice
     cdef TimedRuns runs  # of this input; None: `counts` has no histograms
     cdef object execute
+    cdef Trial trial  # that makes the calls of `execute` whole; None: nothing does
     cdef bint auto_ack
     cdef readonly object report_error
     cdef object now
@@ -106,6 +107,10 @@ cdef class BoltCalls:
         self.counts = counts
         self.acked, self.failed = counts.acked, counts.failed
         self.execute = execute
+        if type(execute) is Trial and on_settled is None:
+            # This loop begins and ends the tries, so the interpreter calls the bolt's own method.
+            self.trial = <Trial>execute
+            self.execute = self.trial.execute
         self.auto_ack = auto_ack
         self.report_error = on_error
         self.now = now
@@ -127,11 +132,17 @@ cdef class BoltCalls:
         return 0
 
     def emit(self, values, anchors=None, stream=DEFAULT_STREAM):
+        if anchors is not None or stream is not DEFAULT_STREAM:
+            return self.emit_any(values, anchors, stream)
+        return self.emit_plain(values)
+
+    cdef inline object emit_plain(self, object values):
+        """`emit` of values alone."""
         cdef Edge edge
         cdef uint64_t bits
         cdef Output output = self.default
-        if anchors is not None or stream is not DEFAULT_STREAM or self.one is None or self.mode > ONE_ROOT:
-            return self.emit_any(values, anchors, stream)
+        if self.one is None or self.mode > ONE_ROOT:
+            return self.emit_any(values, None, DEFAULT_STREAM)
         check_values(output, values)
         edge = self.one.pick(values)
         output.emitted += 1
@@ -228,6 +239,12 @@ cdef class BoltCalls:
 
     cdef int raised(self, object error) except -1:
         cdef Tuple tup = self.current
+        if self.trial is not None and self.trial.under_way:
+            try:
+                self.trial.refuse(tup, error)
+                return 0
+            except Exception as last:
+                error = last
         if not self.is_settled(tup):
             self.fail_tuple(tup)
         self.report_error(error)
@@ -243,6 +260,8 @@ cdef class BoltCalls:
         cdef Batch batch = self.batch
         cdef uint64_t root
         cdef Py_ssize_t i = self.at
+        if self.trial is not None and self.trial.under_way:
+            self.trial.returned(tup)
         if tup is not None:
             if not self.auto_ack:
                 if self.mode != SETTLED:
@@ -296,6 +315,8 @@ cdef class BoltCalls:
             self.in_hand[0] = root
             if root == MANY:
                 self.hold_several(tup)
+        if self.trial is not None:
+            self.trial.begin(tup)
         return tup
 
     cdef bint next_batch(self) except -1:
@@ -353,6 +374,8 @@ cdef class BoltCalls:
             self.batches = None
             self.current = None
             self.mode = OUTSIDE
+            if self.trial is not None:
+                self.trial.under_way = False  # a call may have been broken off
             self.report_merged()
             acked = count - self.left - self.fails
             if self.auto_ack and acked:

@@ -7,8 +7,15 @@ cdef extern from *:
     #else
     #define squall_prefetch(place) ((void)(place))
     #endif
+    /* Text keeps its hash. */
+    static CYTHON_INLINE Py_hash_t squall_hash(PyObject *key) {
+        if (PyUnicode_CheckExact(key) && ((PyASCIIObject *)key)->hash != -1)
+            return ((PyASCIIObject *)key)->hash;
+        return PyObject_Hash(key);
+    }
     """
     void prefetch "squall_prefetch"(const void*) noexcept
+    Py_hash_t squall_hash(object) except -1
 
 cdef Py_ssize_t LOG_SLOTS_MIN = 256
 cdef Py_ssize_t LOG_SLOTS_MAX = 1 << 16
@@ -17,6 +24,7 @@ cdef Py_ssize_t LOG_ROWS_MIN = 1 << 16
 cdef Py_ssize_t LOG_BYTES_MIN = LOG_ROWS_MIN * 64
 cdef Py_ssize_t LOG_GROUP_BYTES_MAX = 1 << 31  # of a group: its places fit into 32 bits
 cdef Py_ssize_t LOG_PACKED_AT_ONCE = 2_048
+cdef Py_ssize_t LOG_AHEAD = 8  # rows whose key and value are fetched before they are packed
 cdef Py_ssize_t LOG_SAMPLE = 512
 cdef Py_ssize_t LOG_FOUND_AT_ONCE = 20_000  # rows that are looked at between two pauses
 cdef Py_ssize_t LOG_ROW_MAX = ROW_BYTES_MAX
@@ -33,7 +41,7 @@ cdef struct LogGroup:
 
 cdef inline uint64_t spread_of(object key) except? 0:
     """The hash of a plain key; its upper bits differ where those of the hash are the same."""
-    return <uint64_t>PyObject_Hash(key) * SPREAD
+    return <uint64_t>squall_hash(key) * SPREAD
 
 
 cdef inline Py_ssize_t packed_size(const uint8_t* at) noexcept nogil:
@@ -171,6 +179,15 @@ cdef inline bint is_packable(object value) except -1:
     return True
 
 
+cdef inline int set_item(list items, Py_ssize_t at, object value) except -1:
+    """`items[at] = value`, where there is one."""
+    cdef PyObject* old = PyList_GET_ITEM(items, at)
+    Py_INCREF(value)
+    PyList_SET_ITEM(items, at, value)
+    Py_DECREF(<object>old)
+    return 0
+
+
 @cython.final
 cdef class ChangeLog:
     # The keys that have a slot, with their last values: each once, and later than its rows below.
@@ -187,6 +204,7 @@ cdef class ChangeLog:
     cdef Py_ssize_t used
     cdef Py_ssize_t rows_max  # with more rows or bytes it looks whether some can be left out
     cdef Py_ssize_t used_max
+    cdef Py_ssize_t room_first  # of a group that gets a row
 
     def __cinit__(self, Py_ssize_t groups):
         if groups < 1:
@@ -200,6 +218,7 @@ cdef class ChangeLog:
         self.packer = GroupPacker(0)
         self.rows_max = LOG_ROWS_MIN
         self.used_max = LOG_BYTES_MIN
+        self.room_first = 256
         self.size_slots(LOG_SLOTS_MIN)
 
     def __dealloc__(self):
@@ -239,16 +258,18 @@ cdef class ChangeLog:
         """The first of the slots in which a key may be."""
         return self.slots + (<Py_ssize_t>(spread >> self.shift) & ~(LOG_WAYS - 1))
 
-    cdef inline int come(self, object key) except -1:
+    cdef inline uint64_t come(self, object key) except? 0:
         """A plain key may be noted soon: have the processor fetch its slots, beside what else it
-        waits for meanwhile."""
-        prefetch(self.ways(spread_of(key)))
-        return 0
-
-    cdef bint note(self, object key, object value, Py_ssize_t key_count) except -1:
-        """A plain key, one of so many, has this plain value from now on. False if a log
-        cannot have it as a row: then it must be kept elsewhere."""
+        waits for meanwhile. Returns its `spread_of`."""
         cdef uint64_t spread = spread_of(key)
+        prefetch(self.ways(spread))
+        return spread
+
+    cdef bint note(
+        self, uint64_t spread, object key, object value, Py_ssize_t key_count
+    ) except -1:
+        """A plain key with this `spread_of`, one of so many, has this plain value from now on.
+        False if a log cannot have it as a row: then it must be kept elsewhere."""
         cdef uint64_t* ways
         cdef Py_ssize_t i, at, count = PyList_GET_SIZE(self.keys)
         if 2 * count >= self.slot_count and self.slot_count < LOG_SLOTS_MAX:
@@ -268,7 +289,7 @@ cdef class ChangeLog:
                 if same_key(<object>PyList_GET_ITEM(self.keys, at), key):
                     if not is_packable(value):
                         return False
-                    self.values[at] = value
+                    set_item(self.values, at, value)
                     return True
         return self.append(key, value, key_count)
 
@@ -300,12 +321,21 @@ cdef class ChangeLog:
         return True
 
     cdef int grow(self, LogGroup* group, Py_ssize_t more) except -1:
-        cdef Py_ssize_t room = max(256, 2 * group.room, group.used + more)
-        cdef uint8_t* data = <uint8_t*>realloc(group.data, room)
+        cdef Py_ssize_t room = max(2 * group.room, group.used + more)
+        cdef uint8_t* data
+        if group.data is NULL:
+            room = max(room, self.room_first)
+        data = <uint8_t*>realloc(group.data, room)
         if data is NULL:
             raise MemoryError
         group.data = data
         group.room = room
+        return 0
+
+    cdef int expect(self, ChangeLog before) except -1:
+        """It may become as large as the one before: its groups need not grow until then."""
+        cdef Py_ssize_t mean = before.used // before.group_count
+        self.room_first = max(256, mean + mean // 8)
         return 0
 
     cdef int trim(self, Py_ssize_t key_count) except -1:
@@ -485,9 +515,14 @@ cdef class ChangeLog:
         yield from packer.frames().items()
 
     cdef int pack_some(self, GroupPacker packer, Py_ssize_t start, Py_ssize_t count, dead) except -1:
-        cdef Py_ssize_t i
+        cdef Py_ssize_t i, ahead, end = min(start + count, PyList_GET_SIZE(self.keys))
         cdef object key
-        for i in range(start, min(start + count, PyList_GET_SIZE(self.keys))):
+        for i in range(start, end):
+            # They lie anywhere in memory: the processor fetches some at once.
+            ahead = min(i + LOG_AHEAD, end - 1)
+            prefetch(PyList_GET_ITEM(self.keys, ahead))
+            prefetch(<const char*>PyList_GET_ITEM(self.keys, ahead) + 64)
+            prefetch(PyList_GET_ITEM(self.values, ahead))
             key = <object>PyList_GET_ITEM(self.keys, i)
             if not dead or key not in dead:
                 packer.add_row(key, <object>PyList_GET_ITEM(self.values, i))

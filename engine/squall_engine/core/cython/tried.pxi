@@ -28,6 +28,8 @@ cdef inline bint same_key(object one, object other) except -1:
     """Of plain keys."""
     if one is other:
         return True
+    if PyUnicode_CheckExact(one) and PyUnicode_CheckExact(other):
+        return <str>one == <str>other  # without a call, if they differ in length or hash
     return type(one) is type(other) and PyObject_RichCompareBool(one, other, Py_EQ)
 
 
@@ -55,6 +57,8 @@ cdef class KeyFinder:
         if tup.source is not self.last:
             self.look(tup.source)
         if self.index >= 0:
+            if PyTuple_CheckExact(values):
+                return <object>PyTuple_GET_ITEM(values, self.index)
             return values[self.index]
         if not self.indexes:
             return self.none
@@ -108,6 +112,7 @@ cdef class HotState:
     # What was got here last, and nothing was put since; None: nothing was.
     cdef object last_key
     cdef object last_value
+    cdef uint64_t last_spread  # of that key
 
     def __init__(
         self,
@@ -138,9 +143,11 @@ cdef class HotState:
         self.of_batches = of_batches
 
     def renew(self, dict changed not None, Py_ssize_t groups):
+        cdef ChangeLog log = ChangeLog(groups)
+        log.expect(self.log)
         self.changed = changed
-        self.log = ChangeLog(groups)
-        return self.log
+        self.log = log
+        return log
 
     cdef inline bint is_hot(self, object key) except -1:
         """Whether an entry of the key belongs to it, and may be used here."""
@@ -159,8 +166,9 @@ cdef class HotState:
     def get(self, key, default=None):
         cdef PyObject* found
         cdef object value
+        cdef uint64_t spread
         if self.is_hot(key):
-            self.log.come(key)
+            spread = self.log.come(key)
             found = PyDict_GetItemWithError(self.values, key)
             if found is not NULL:
                 value = <object>found
@@ -169,10 +177,12 @@ cdef class HotState:
             if value is self.absent:
                 self.last_key = key
                 self.last_value = value
+                self.last_spread = spread
                 return default
             if is_plain_value(value):
                 self.last_key = key
                 self.last_value = value
+                self.last_spread = spread
                 return value
         self.tell()
         return self.slow_get(key, default)
@@ -180,12 +190,13 @@ cdef class HotState:
     def put(self, key, value):
         cdef PyObject* found
         cdef object old
+        cdef uint64_t spread = self.last_spread
         cdef bint was_got = key is self.last_key and key is not None
         if is_plain_value(value) and (was_got or self.is_hot(key)):
             if was_got:
                 old = self.last_value
             else:
-                self.log.come(key)
+                spread = self.log.come(key)
                 found = PyDict_GetItemWithError(self.values, key)
                 if found is not NULL:
                     old = <object>found
@@ -200,10 +211,10 @@ cdef class HotState:
                     self.first_key = key
                     self.first_value = old
                 self.last_key = None
-                self.values[key] = value
+                PyDict_SetItem(self.values, key, value)
                 if (
                     PyDict_Size(self.changed) and key in self.changed
-                ) or not self.log.note(key, value, PyDict_Size(self.values)):
+                ) or not self.log.note(spread, key, value, PyDict_Size(self.values)):
                     self.changed[key] = value
                 if self.look is not None and PyDict_Size(self.values) > self.values_max:
                     self.make_room()
@@ -301,7 +312,9 @@ cdef class Trial:
     cdef object on_failed
     cdef object key_of
     cdef KeyFinder finder  # that, if it is one
+    cdef object key  # of the try under way, if a loop has begun it
     cdef object emit  # of the task, for what was held with `HeldEmit`
+    cdef BoltCalls emits  # whose method that is; None: it is another's
 
     def __init__(self, parts, *, failure, on_fault):
         if type(parts) is not list:
@@ -325,10 +338,12 @@ cdef class Trial:
         self.on_failed = on_failed
         self.key_of = key_of
         self.finder = key_of if type(key_of) is KeyFinder else None
-        return self._call
+        return self
 
     def holding(self, emit, stream, arity, otherwise):
+        owner = getattr(emit, "__self__", None)
         self.emit = emit
+        self.emits = owner if type(owner) is BoltCalls and emit == owner.emit else None
         return HeldEmit(self, stream, arity, otherwise).emit
 
     def fail(self, what):
@@ -336,22 +351,41 @@ cdef class Trial:
             self.failed = []
         self.failed.append(what)
 
-    def _call(self, tup):
-        cdef object key = None, error
-        if self.finder is not None:
-            key = self.finder.find(<Tuple?>tup)
-        elif self.key_of is not None:
-            key = self.key_of(tup)
-        error = self.attempt(self.execute, tup, key)
+    def __call__(self, tup):
+        cdef object key = self.find(tup)
+        cdef object error = self.attempt(self.execute, tup, key)
         if error is not None:
             self.on_failed(tup, key, error)
 
     cpdef object attempt(self, object execute, object what, object key):
         cdef object error = None
-        cdef HotState only = None
+        self.start(key)
+        try:
+            execute(what)
+            if self.failed is not None:
+                raise self.failure()
+        except Exception as raised:
+            error = raised
+        if error is None:
+            self.keep()
+        else:
+            self.undo()
+        return error
+
+    cdef inline object find(self, object tup):
+        """The key of a tuple."""
+        if self.finder is not None:
+            return self.finder.find(<Tuple?>tup)
+        return None if self.key_of is None else self.key_of(tup)
+
+    cdef inline HotState only(self):
+        """What calls change, if that is one `HotState` and nothing else."""
         if PyList_GET_SIZE(self.parts) == 1 and type(self.parts[0]) is HotState:
-            only = <HotState>self.parts[0]
-        self.under_way = True
+            return <HotState>self.parts[0]
+        return None
+
+    cdef int start(self, object key) except -1:
+        cdef HotState only = self.only()
         self.failed = None
         if PyList_GET_SIZE(self.values) or self.calls is not None:
             # Of a call that was broken off, as by `CancelledError`.
@@ -362,19 +396,13 @@ cdef class Trial:
         else:
             for part in self.parts:
                 part.begin(key)
-        try:
-            execute(what)
-            if self.failed is not None:
-                raise self.failure()
-        except Exception as raised:
-            error = raised
+        self.under_way = True
+        return 0
+
+    cdef int keep(self) except -1:
+        """The try has succeeded."""
+        cdef HotState only = self.only()
         self.under_way = False
-        if error is not None:
-            self.values.clear()
-            self.calls = None
-            for part in self.parts:
-                part.undo()
-            return error
         if only is not None:
             only.stop()
         else:
@@ -382,7 +410,41 @@ cdef class Trial:
                 part.end()
         if PyList_GET_SIZE(self.values) or self.calls is not None:
             self.release()
-        return None
+        return 0
+
+    cdef int undo(self) except -1:
+        """It has failed."""
+        self.under_way = False
+        self.values.clear()
+        self.calls = None
+        for part in self.parts:
+            part.undo()
+        return 0
+
+    # A loop that calls `execute` itself: `begin` before, and `returned` or `refuse` after.
+
+    cdef int begin(self, Tuple tup) except -1:
+        cdef object key = self.find(tup)
+        self.start(key)
+        self.key = key
+        return 0
+
+    cdef int returned(self, Tuple tup) except -1:
+        """The call has returned. Raises what the tries of a tuple that fails raise."""
+        if self.failed is None:
+            self.key = None
+            self.keep()
+        else:
+            self.refuse(tup, self.failure())
+        return 0
+
+    cdef int refuse(self, Tuple tup, object error) except -1:
+        """The call has failed with this error."""
+        cdef object key = self.key
+        self.key = None
+        self.undo()
+        self.on_failed(tup, key, error)
+        return 0
 
     cdef int release(self) except -1:
         """Make the calls that were held."""
@@ -390,8 +452,12 @@ cdef class Trial:
         cdef tuple made
         self.calls = None
         try:
-            for one in values:
-                self.emit(one)
+            if self.emits is not None:
+                for one in values:
+                    self.emits.emit_plain(one)
+            else:
+                for one in values:
+                    self.emit(one)
             if calls is not None:
                 for made in calls:
                     if made[0] is None:
