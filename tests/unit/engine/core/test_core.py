@@ -592,6 +592,45 @@ def test_a_batch_is_executed_in_portions_and_kept_tuples_stay_as_they_are(core):
 
 
 @both
+def test_the_loop_undoes_tries_that_fail_and_goes_on(core):
+    """By an error, by `fail`, or broken off: what each has emitted does not leave, and the error of
+    what cannot be tried again is the tuple's."""
+    trees, errors, refused, left = one_worker(core), [], [], []
+    emitter, _ = emitter_to(core)
+    trial = core.Trial([], failure=lambda: ValueError("it called fail"), on_fault=errors.append)
+    emit = trial.holding(left.append, "default", 1, lambda *given: ())
+
+    def execute(tup):
+        word = tup["word"]
+        emit([word])
+        if word == "fails":
+            trial.fail(tup)
+        elif word == "breaks off":
+            raise SystemExit
+        elif word != "fine":
+            raise KeyError(word)
+
+    def on_failed(tup, key, error):
+        assert trial.held is None
+        refused.append((tup["word"], key, str(error)))
+        if tup["word"] == "fatal":
+            raise error
+
+    tried = trial.around(execute, on_failed, lambda tup: tup["word"][0])
+    calls = bolt_calls(core, emitter, trees, tried, errors=errors)
+    words = ["fine", "raises", "fails", "fatal", "fine", "breaks off", "fine"]
+    batch = batch_of(core, source(core), [[word] for word in words])
+    with pytest.raises(SystemExit):
+        calls.run(batch, 6)
+    calls.run(batch, 1)
+    assert left == [["fine"]] * 3
+    assert refused == [
+        ("raises", "r", "'raises'"), ("fails", "f", "it called fail"), ("fatal", "f", "'fatal'")
+    ]  # fmt: skip
+    assert [str(error) for error in errors] == ["'fatal'"]
+
+
+@both
 @pytest.mark.parametrize("keeps", [True, False])
 def test_small_batches_are_executed_in_one_go(core, keeps):
     trees = one_worker(core)
