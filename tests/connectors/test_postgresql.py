@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import tempfile
 import time
@@ -155,11 +156,58 @@ class TestTransactionalPostgresqlSink(_Table, TransactionalSinkContract):
     def make_sink(self, **options: Any) -> TransactionalPostgresqlSink:
         return TransactionalPostgresqlSink(self.server.dsn, self.table, ["value"], **options)
 
+    def make_sink_that_puts_aside(self) -> TransactionalPostgresqlSink:
+        return self.make_sink(refused_table=f"{self.table}_refused")
+
+    def put_aside(self) -> list[list[Any]]:
+        query = f"SELECT fields FROM {self.table}_refused ORDER BY writer, epoch, position"
+        return [list(json.loads(row[0]).values()) for row in self.execute(query)]
+
     def stored(self) -> list[str]:
         return [row[0] for row in self.execute(f"SELECT value FROM {self.table}")]
 
     def rejected(self) -> list[Any]:
         return ["x" * 100]
+
+    @pytest.mark.parametrize("key", [[], ["id"]], ids=["copy", "upsert"])
+    @pytest.mark.parametrize(
+        ("column", "good", "bad"),
+        [
+            ("int", 1, "one"),
+            ("int", 1, 2**40),
+            ("text", "a", "a\0b"),
+            ("text", "a", "\ud800"),
+            ("text", "a", object()),
+            ("int NOT NULL", 1, None),
+            ("boolean", True, "perhaps"),
+        ],
+    )
+    def test_only_the_refused_row_is_put_aside(
+        self, column: str, good: Any, bad: Any, key: list[str]
+    ) -> None:
+        self.execute(f"DROP TABLE {self.table}")
+        self.execute(f"CREATE TABLE {self.table} (id int PRIMARY KEY, value {column})")
+        sink = TransactionalPostgresqlSink(
+            self.server.dsn,
+            self.table,
+            ["id", "value"],
+            key=key,
+            refused_table=f"{self.table}_refused",
+        )
+        reports = self._prepare(sink)
+        sink.commit([RowBatch("w@1/s/0", 1, [[1, good], [2, bad], [3, good]])])
+        assert self.execute(f"SELECT id FROM {self.table} ORDER BY id") == [(1,), (3,)]
+        refused = f"SELECT position, reason FROM {self.table}_refused"
+        assert [row[0] for row in self.execute(refused)] == [1]
+        assert len(reports) == 1
+
+    def test_a_missing_column_refuses_no_row(self) -> None:
+        sink = TransactionalPostgresqlSink(
+            self.server.dsn, self.table, ["no"], refused_table=f"{self.table}_refused"
+        )
+        with pytest.raises(psycopg.errors.UndefinedColumn):
+            sink.commit([RowBatch("w@1/s/0", 1, [[1]])])
+        assert self.execute(f"SELECT * FROM {self.table}_refused") == []
 
     def test_a_row_replaces_that_of_its_key_also_within_a_batch(self) -> None:
         create = f"CREATE TABLE IF NOT EXISTS {self.table}_keyed (word text PRIMARY KEY, count int)"

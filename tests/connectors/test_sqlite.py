@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -84,9 +85,16 @@ class TestTransactionalSqliteSink(_Database, TransactionalSinkContract):
     kills = KILLS if SOAK else 0
     kill_records = KILL_RECORDS
 
-    def make_sink(self) -> TransactionalSqliteSink:
+    def make_sink(self, **options: Any) -> TransactionalSqliteSink:
         create = "CREATE TABLE IF NOT EXISTS t (value TEXT CHECK (length(value) < 100))"
-        return TransactionalSqliteSink(self.path, "t", ["value"], create=create)
+        return TransactionalSqliteSink(self.path, "t", ["value"], create=create, **options)
+
+    def make_sink_that_puts_aside(self) -> TransactionalSqliteSink:
+        return self.make_sink(refused_table="refused")
+
+    def put_aside(self) -> list[list[Any]]:
+        found = self.execute("SELECT fields FROM refused ORDER BY writer, epoch, position")
+        return [list(json.loads(row[0]).values()) for row in found]
 
     def stored(self) -> list[str]:
         if not self.execute("SELECT * FROM sqlite_master WHERE name = 't'"):

@@ -689,6 +689,15 @@ class TransactionalSinkContract:
         """The values of a tuple that the system refuses in `commit`; None: there are none."""
         return None
 
+    def make_sink_that_puts_aside(self) -> TransactionalSink | None:
+        """The same sink, told to put refused rows aside, in the transaction of the others; None: it
+        cannot. It reports them with `report_error`, once for a commit."""
+        return None
+
+    def put_aside(self) -> Sequence[Sequence[Any]]:
+        """The values of the tuples that are put aside now."""
+        raise NotImplementedError
+
     # -- the tests --
 
     def test_batches_that_are_committed_again_are_written_once(self) -> None:
@@ -753,6 +762,27 @@ class TransactionalSinkContract:
         assert list(self.stored()) == []
         sink.commit([good])
         assert list(self.stored()) == ["a"]
+
+    def test_a_refused_row_is_put_aside_once_and_the_others_are_written(self) -> None:
+        sink, refused = self.make_sink_that_puts_aside(), self.rejected()
+        if sink is None:
+            return
+        assert refused is not None, "define rejected()"
+        reports = self._prepare(sink)
+        good = self._batch(1, "a", "b")
+        mixed = RowBatch(good.writer, 2, list(self._batch(2, "c", "d", "e").rows))
+        mixed.rows[1:1] = [self._row(sink, refused)]  # type: ignore[index]
+        alone = RowBatch(good.writer, 3, [self._row(sink, refused)])
+        for _ in range(2):
+            sink.commit([good, mixed, alone])
+        again = self.make_sink_that_puts_aside()  # after a restart
+        assert again is not None
+        reports_again = self._prepare(again)
+        again.commit([mixed, alone, self._batch(4, "f")])
+        assert sorted(self.stored()) == ["a", "b", "c", "d", "e", "f"]
+        assert list(self.put_aside()) == [refused, refused]
+        assert len(reports) == 1, reports
+        assert reports_again == []
 
     def test_a_commit_fails_while_the_server_is_away_and_succeeds_afterwards(self) -> None:
         if self.server is None:
@@ -858,8 +888,15 @@ class TransactionalSinkContract:
 
     def _prepared(self) -> TransactionalSink:
         sink = self.make_sink()
-        self.prepare(sink)
+        self._prepare(sink)
         return sink
+
+    def _prepare(self, sink: TransactionalSink) -> list[BaseException]:
+        """Prepare a sink without a collector. Returns the list of the errors that it reports."""
+        reports: list[BaseException] = []
+        object.__setattr__(sink, "report_error", reports.append)  # as binding does
+        self.prepare(sink)
+        return reports
 
     def _row(self, sink: TransactionalSink, values: Sequence[Any]) -> Any:
         return sink.row(GivenTuple(self.fields, values))

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL, and which of its errors are outages."""
+"""Connections to PostgreSQL, and which of its errors are outages or refuse a row."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ import psycopg
 # Of the classes of SQLSTATE: connection, resources, operator intervention, system; and from class
 # 40, transactions that would succeed if repeated.
 _OUTAGES = ("08", "53", "57", "58", "40")
+# A value of the wrong type or out of range, a constraint, the check option of a view, a limit such
+# as that of an index row; a type that the column cannot take; RAISE in a trigger.
+_REFUSALS = ("22", "23", "44", "54", "42804", "P0001")
 
 
 def is_outage(error: BaseException) -> bool:
@@ -19,6 +22,19 @@ def is_outage(error: BaseException) -> bool:
     if error.sqlstate is not None:
         return error.sqlstate.startswith(_OUTAGES)
     return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether the server, or its client, refuses a row for what it is: not for a table that is
+    missing, a right, a lock or the disk."""
+    if isinstance(error, UnicodeError):  # a surrogate
+        return True
+    if not isinstance(error, psycopg.Error):
+        return False
+    if error.sqlstate is not None:
+        return error.sqlstate.startswith(_REFUSALS)
+    # Of the client: NUL in a text, a type that it has no form for.
+    return isinstance(error, psycopg.DataError | psycopg.ProgrammingError)
 
 
 async def connect(dsn: str, *, autocommit: bool = False) -> psycopg.AsyncConnection[Any]:

@@ -10,18 +10,20 @@ from typing import Any
 import pytest
 
 from squall import RowBatch
+from squall_connectors.base.refused import REFUSED_MAX, RowRefusedError
 from squall_connectors.sqlite import TransactionalSqliteSink
 
 CREATE = "CREATE TABLE IF NOT EXISTS counts (word TEXT{key}, count INT CHECK (count > 0))"
 
 
-def sink_of(path: Path, *, key: str = "") -> TransactionalSqliteSink:
+def sink_of(path: Path, *, key: str = "", **options: Any) -> TransactionalSqliteSink:
     sink = TransactionalSqliteSink(
         path,
         "counts",
         ["word", "count"],
         key=["word"] if key else [],
         create=CREATE.format(key=key),
+        **options,
     )
     none: Any = None
     sink.prepare({}, none)
@@ -45,11 +47,39 @@ def test_batches_that_are_committed_again_are_written_once(tmp_path: Path) -> No
 
 def test_a_transaction_that_fails_writes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
-    with pytest.raises(sqlite3.IntegrityError):
+    message = "refuses the row {'word': 'b', 'count': -1} of checkpoint 3: CHECK constraint failed"
+    with pytest.raises(RowRefusedError, match=message):
         sink_of(path).commit([RowBatch("w/s/0", 3, [["a", 1], ["b", -1]])])
     assert rows(path) == []
     sink_of(path).commit([RowBatch("w/s/0", 3, [["a", 1]])])
     assert rows(path) == [("a", 1)]
+
+
+def test_many_refused_rows_are_a_fault_of_the_table(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    sink = sink_of(path, refused_table="bad")
+    bad = [["b", -1]] * REFUSED_MAX
+    with pytest.raises(RowRefusedError, match="refuses 1,000 rows of one commit"):
+        sink.commit([RowBatch("w/s/0", 3, [["a", 1]]), RowBatch("w/s/0", 4, bad)])
+    assert rows(path) == []
+    errors: list[BaseException] = []
+    object.__setattr__(sink, "report_error", errors.append)
+    sink.commit([RowBatch("w/s/0", 3, [["a", 1]]), RowBatch("w/s/0", 4, bad[1:])])
+    assert rows(path) == [("a", 1)]
+    assert [str(error).partition(";")[0] for error in errors] == [
+        "table 'counts' refused 999 rows, now in 'bad'"
+    ]
+
+
+def test_a_database_that_is_locked_or_without_a_table_refuses_no_row(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    sink = sink_of(path, refused_table="bad")
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("DROP TABLE counts")
+    with pytest.raises(sqlite3.OperationalError, match="no such table"):
+        sink.commit([RowBatch("w/s/0", 3, [["a", 1]])])
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("SELECT * FROM bad").fetchall() == []
 
 
 @pytest.mark.parametrize(
