@@ -1128,6 +1128,7 @@ class CheckpointReport:
     rollback_time_ms: int | None
     bound_components: list[str] | None
     savepoint: SavepointResult | None
+    failure: str | None
     def __init__(
         self,
         epoch: int,
@@ -1145,6 +1146,7 @@ class CheckpointReport:
         rollback_time_ms: int | None = ...,
         bound_components: list[str] | None = ...,
         savepoint: SavepointResult | None = ...,
+        failure: str | None = ...,
     ) -> None: ...
 
 class ClusterWorkerHeartbeat:

@@ -759,6 +759,8 @@ struct CheckpointReport {
     /* Components with state that belongs to their tasks, whose number cannot change. */
     14: optional list<string> bound_components;
     15: optional SavepointResult savepoint;
+    /* Of the store, as the worker knows it: the last one since a checkpoint was completed. */
+    16: optional string failure;
 }
 
 struct ClusterWorkerHeartbeat {

@@ -118,6 +118,8 @@ def _checkpoint_rows(report: storm.CheckpointReport, now: float) -> list[tuple[s
     if report.given_up:
         waited = f", the last one waited for {report.waited_for}" if report.waited_for else ""
         rows.append(("given up", f"{report.given_up}{waited}"))
+    if report.failure:
+        rows.append(("store", f"fails: {report.failure}"))
     if report.rollbacks:
         why = ""
         if report.rollback_time_ms is not None:
@@ -135,6 +137,7 @@ def _checkpoints_as_json(report: storm.CheckpointReport) -> dict[str, Any]:
         "completed": report.completed,
         "given_up": report.given_up,
         "waited_for": report.waited_for,
+        "failure": report.failure,
         "waiting_ms": report.waiting_ms,
         "duration_ms": report.duration_ms,
         "size_bytes": report.size_bytes,

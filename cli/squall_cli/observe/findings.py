@@ -68,6 +68,7 @@ def _checkpoints(report: storm.CheckpointReport) -> CheckpointFacts:
         report.waited_for or "",
         report.rollbacks,
         report.rollback_reason or "",
+        report.failure or "",
     )
 
 

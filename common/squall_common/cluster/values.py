@@ -211,6 +211,7 @@ class CheckpointReport:
     longest_task: str | None = None  # COMPONENT (INDEX)
     longest_ms: int | None = None
     waited_for: str | None = None  # the tasks for which the last that was given up has waited
+    failure: str | None = None  # of the store, the last one since a checkpoint was completed
     rollbacks: int = 0  # since the topology was submitted
     rollback_reason: str | None = None  # of the last one
     rollback_time_ms: int | None = None  # since 1970

@@ -132,6 +132,7 @@ class CheckpointFacts:
     waited_for: str = ""  # the tasks for which the last one that was given up has waited
     rollbacks: int = 0
     rollback_reason: str = ""
+    failure: str = ""  # of the store, since the last complete one
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,14 +435,15 @@ def _checkpoints(facts: Facts) -> Iterator[Finding]:
         f"{known.interval_secs:g} s. {last}: results wait for the next one, and a fault goes back "
         "to it. "
     )
-    if known.waited_for:
+    if known.failure:
+        text += f"The store has failed: {known.failure.rstrip('.')}. "
+    elif known.waited_for:
         text += f"The last one that was given up has waited for {known.waited_for}. "
     elif known.rollback_reason:
         text += f"The last rollback: {known.rollback_reason}. "
-    text += (
-        "Is a bolt slow, or ZooKeeper or the store (topology.state.url) away? See "
-        f"{facts.storm('get-errors')}."
-    )
+    if not known.failure:
+        text += "Is a bolt slow, or ZooKeeper or the store (topology.state.url) away? "
+    text += f"See {facts.storm('get-errors')}."
     yield Finding("checkpoints", Severity.SLOW, "Checkpoints are not completed", text)
 
 

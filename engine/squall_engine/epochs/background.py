@@ -33,6 +33,7 @@ class Background:
     ) -> None:
         self.topology = topology
         self.ended = False
+        self.failure = ""  # what failed last; whoever coordinates clears it
         self._on_failure = on_failure
         self._on_fault = on_fault
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"checkpoints of {topology}")
@@ -95,6 +96,11 @@ class Background:
 
     def failed(self, error: SquallError) -> None:
         """A failure that is tried again."""
+        self.failure = error.message
+        self.warn(error)
+
+    def warn(self, error: SquallError) -> None:
+        """Report an error that is no failure of a call."""
         log.warning("checkpoint_failed", topology=self.topology, error=error)
         self._on_failure(error)
 

@@ -539,6 +539,7 @@ def report_of(counts: EpochCounts, interval_secs: float) -> CheckpointReport:
         longest_task=None if longest is None else f"{longest[0]} ({longest[1]})",
         longest_ms=millis(counts.longest_secs),
         waited_for=counts.waited_for or None,
+        failure=counts.failure or None,
         rollbacks=counts.rollbacks,
         rollback_reason=counts.rollback_reason or None,
         rollback_time_ms=counts.rollback_time_ms or None,

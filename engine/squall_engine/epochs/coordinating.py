@@ -53,6 +53,9 @@ class EpochCounts:
     longest_task: TaskName | None = None  # whose snapshot was durable last, of the last one
     longest_secs: float | None = None  # from its begin until then
     waited_for: str = ""  # the tasks for which the last one that was given up has waited
+    failure: str = (
+        ""  # of the store, the last one since an epoch completed, as this worker knows it
+    )
     waiting_secs: float = 0.0  # since the last one completed, or the topology was started
     rollbacks: int = 0  # since the topology was submitted
     rollback_reason: str = ""  # of the last one
@@ -174,7 +177,7 @@ class Coordinating:
                 self._give_up(missing)
             elif self._slow_epoch != attempt.epoch:
                 self._slow_epoch = attempt.epoch
-                self._background.failed(
+                self._background.warn(
                     StateStoreError(
                         f"checkpoint {attempt.epoch} is still being written after {secs:.0f} s",
                         hint="until it is written there is no newer one; is the disk of "
@@ -211,6 +214,7 @@ class Coordinating:
             self._counts,
             epoch=record.epoch,
             waiting_secs=self._waiting_secs(now),
+            failure=self._background.failure,
             rollbacks=record.rollbacks,
             rollback_reason=record.rollback_reason,
             rollback_time_ms=record.rollback_time_ms,
@@ -293,6 +297,7 @@ class Coordinating:
 
     def _note_completed(self, epoch: int) -> None:
         self._completed_at = time.monotonic()
+        self._background.failure = ""
         manifest: Manifest = self.coordinator.manifest
         self._counts = replace(
             self._counts,

@@ -494,6 +494,7 @@ def _checkpoints(report: storm.CheckpointReport | None) -> CheckpointFacts | Non
         report.waited_for or "",
         report.rollbacks,
         report.rollback_reason or "",
+        report.failure or "",
     )
 
 

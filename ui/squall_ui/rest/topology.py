@@ -178,6 +178,7 @@ def checkpoints_json(report: storm.CheckpointReport) -> dict[str, Any]:
         "completed": report.completed,
         "givenUp": report.given_up,
         "waitedFor": report.waited_for,
+        "failure": report.failure,
         "waitingMs": report.waiting_ms,
         "durationMs": report.duration_ms,
         "sizeBytes": report.size_bytes,

@@ -94,7 +94,9 @@ def test_a_bolt_with_one_busy_executor_is_skewed() -> None:
 
 def test_a_topology_without_checkpoints_for_long_says_so() -> None:
     report = storm.CheckpointReport(
-        epoch=3, interval_ms=1000, completed=3, given_up=1, waiting_ms=60_000, rollbacks=0
-    )
+        epoch=3, interval_ms=1000, completed=3, given_up=1, waiting_ms=60_000, rollbacks=0,
+        failure="No space left on device",
+    )  # fmt: skip
     (found,) = findings_of(replace(topology(), checkpoints=report), NOW)
     assert found.kind == "checkpoints"
+    assert "No space left on device" in found.text

@@ -45,7 +45,7 @@ CHECKPOINTS = CheckpointReport(
     epoch=57, interval_ms=1000, completed=50, given_up=2, waiting_ms=300, duration_ms=120,
     size_bytes=2**40, longest_task="count (2)", longest_ms=80, waited_for="count (0)", rollbacks=3,
     rollback_reason="a worker was started again", rollback_time_ms=2**41,
-    bound_components=("count",),
+    bound_components=("count",), failure="cannot write: No space left on device",
 )  # fmt: skip
 
 SPOUT = ExecutorStats(

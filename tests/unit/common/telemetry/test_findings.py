@@ -322,6 +322,13 @@ def test_five_intervals_without_a_checkpoint_are_a_finding() -> None:
     assert "waited for count (2)" in found.text
 
 
+def test_the_error_of_the_store_is_the_cause() -> None:
+    why = "cannot write s/1: No space left on device."
+    found = only(checkpoints=checkpoints(waiting_secs=21.0, waited_for="count (2)", failure=why))
+    assert "The store has failed: cannot write s/1: No space left on device. See " in found.text
+    assert "Is a bolt slow" not in found.text
+
+
 def test_a_rollback_without_a_checkpoint_since_is_named() -> None:
     why = "the worker a:1 was started again"
     found = only(checkpoints=checkpoints(waiting_secs=21.0, epoch=0, rollback_reason=why))

@@ -102,6 +102,8 @@ async def test_a_store_that_is_away_is_not_taken_for_a_folder_that_is_not_mounte
     monkeypatch.setattr(CheckpointStore, "get", away)
     await worker.epochs.restore()
     assert worker.failures == ["the store does not answer"] * 5
+    assert worker.epochs.report is not None
+    assert worker.epochs.report.failure == "the store does not answer"
     await worker.epochs.close(1.0)
 
 

@@ -27,7 +27,7 @@ from squall import (
 )
 from squall.testing import ReplayableSpout
 from squall_common.state.checkpoint_store import CheckpointStore
-from squall_common.state.errors import StateDamagedError
+from squall_common.state.errors import StateDamagedError, StateStoreError
 from squall_common.state.inspect import last_checkpoint
 from squall_common.state.manifest import decode_manifest
 from squall_engine.epochs import coordinating, in_process
@@ -538,6 +538,31 @@ def test_a_base_that_takes_long_to_write_is_written_and_reported(
         errors = [str(error.error) for error in cluster.errors("words")]
         assert any("is still being written" in error for error in errors)
     assert Counter(written) == counts_of(200)
+
+
+def test_a_failure_of_the_store_is_known_until_a_checkpoint_is_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put, full = CheckpointStore.put, threading.Event()
+    full.set()
+
+    def fail(store: CheckpointStore, name: str, data: Any) -> None:
+        if full.is_set():
+            raise StateStoreError("cannot write: No space left on device")
+        put(store, name, data)
+
+    with LocalCluster() as cluster:
+        cluster.submit_topology("words", conf(tmp_path), topology(rows=20))
+        monkeypatch.setattr(CheckpointStore, "put", fail)
+
+        def known() -> str:
+            counts = cluster.checkpoints("words")
+            return "" if counts is None else counts.failure
+
+        cluster.wait_until(lambda: known() == "cannot write: No space left on device", 60.0)
+        full.clear()
+        cluster.wait_until(lambda: not known(), 60.0)
+    assert Counter(written) == counts_of(20)
 
 
 class Hanging(Write):

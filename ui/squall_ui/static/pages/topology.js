@@ -122,6 +122,7 @@ function checkpoints(report) {
     ["Checkpoint", report.epoch ? `${report.epoch}, ${ms(report.waitingMs)} ago` : "none yet", `One is due every ${ms(report.intervalMs)}`],
     report.durationMs === null ? null : ["Took", `${ms(report.durationMs)}, ${bytes(report.sizeBytes)}`, `From its begin to its completion${longest}`],
     report.givenUp ? ["Given up", report.givenUp, waited] : null,
+    report.failure ? ["Store", "fails", report.failure] : null,
     report.rollbacks ? ["Rollbacks", report.rollbacks, report.rollbackReason || undefined] : null,
   ];
 }
