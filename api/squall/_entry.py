@@ -99,7 +99,7 @@ def find_entry(entry: str, code: Path) -> EntryPoint:
     module = _module_of(entry, name)
     file = _file_of(module, code)
     if file is None:
-        known = modules_in(code)
+        known = [one for one in modules_in(code) if colon or _runs(one, code)]
         last = module.rpartition(".")[2]
         near = difflib.get_close_matches(module, known, n=1) or [
             m for m in known if m.rpartition(".")[2] == last
@@ -112,7 +112,7 @@ def find_entry(entry: str, code: Path) -> EntryPoint:
         )
     if file.name == "__init__.py" and not colon:
         main = file.with_name("__main__.py")
-        if not main.exists():
+        if not _runs(module, code):
             raise PackageError(
                 f"{module!r} is a package without __main__.py",
                 hint=f"name one of its modules, or a function: {module}:main",
@@ -155,6 +155,14 @@ def _file_of(module: str, code: Path) -> Path | None:
             if file.is_file():
                 return file
     return None
+
+
+def _runs(module: str, code: Path) -> bool:
+    """Whether a module can be run as it is: it is a file, or a package with `__main__.py`."""
+    file = _file_of(module, code)
+    if file is None or file.name != "__init__.py":
+        return file is not None
+    return file.with_name("__main__.py").exists()
 
 
 def run_entry(entry: EntryPoint, arguments: Sequence[str], code: Path) -> None:

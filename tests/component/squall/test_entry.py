@@ -631,6 +631,24 @@ def test_the_modules_of_a_package_are_listed_if_no_name_is_similar(tmp_path):
     assert str(caught.value) == "the package has no module 'zzz'\nit has: alpha"
 
 
+@pytest.mark.parametrize(
+    ("entry", "hint"),
+    [
+        ("bank.nope", "did you mean 'bank.topology'?"),
+        ("zzz", "it has: bank.topology"),
+        ("bank.topolgy", "did you mean 'bank.topology'?"),
+        ("bnk:main", "did you mean 'bank'?"),
+    ],
+)
+def test_only_what_can_be_run_is_suggested(tmp_path, entry, hint):
+    (tmp_path / "bank").mkdir()
+    for name in ("__init__", "topology"):
+        (tmp_path / "bank" / f"{name}.py").write_text("")
+    with pytest.raises(PackageError) as caught:
+        find_entry(entry, tmp_path)
+    assert caught.value.hint == hint
+
+
 # ---- Local mode ----
 
 COUNTING = """
