@@ -22,6 +22,9 @@ from squall_common.config.options.typed import ClientOptions
 from squall_common.daemon.parent import end_with_parent
 from squall_common.packaging.package import build_package
 
+_SAY_SECS = 12.0  # a call of Python that does not return has ended the child before
+_KILL_SECS = 2.0
+
 
 def run_entry(
     package: Path,
@@ -80,21 +83,42 @@ def run_entry(
         sys.stderr.flush()
         # One left behind would go on submitting, or running a topology unwatched.
         child = subprocess.Popen(argv, env=child_environment, preexec_fn=end_with_parent())
-        status = wait_for_child(child)
+        status = wait_for_child(child, ends_at_second=mode == "local")
     return 128 - status if status < 0 else status
 
 
-def wait_for_child(child: subprocess.Popen[bytes]) -> int:
+def wait_for_child(child: subprocess.Popen[bytes], *, ends_at_second: bool = False) -> int:
     """Wait for the child whatever signals come: the terminal sends it SIGINT too, and SIGTERM is
-    passed on, so that it is never left behind."""
+    passed on, so that it is never left behind.
+
+    With `ends_at_second`, a second SIGINT kills a child that has not ended soon after it, and some
+    seconds after the first one that is said. A call in C that does not give the interpreter free
+    leaves the child no way to react by itself."""
+    interrupts = 0
+
+    def interrupted(_number: int, _frame: object) -> None:
+        nonlocal interrupts
+        interrupts += 1
+        if interrupts <= 2:
+            signal.setitimer(signal.ITIMER_REAL, _SAY_SECS if interrupts == 1 else _KILL_SECS)
+
+    def time_is_up(_number: int, _frame: object) -> None:
+        if interrupts == 1:
+            print("note: it has not ended yet; Ctrl-C again ends it at once", file=sys.stderr)
+        else:
+            child.kill()
 
     def pass_on(number: int, _frame: object) -> None:
         child.send_signal(number)
 
     before_term = signal.signal(signal.SIGTERM, pass_on)
-    before_int = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before_int = signal.signal(signal.SIGINT, interrupted if ends_at_second else signal.SIG_IGN)
+    before_alarm = signal.signal(signal.SIGALRM, time_is_up)
     try:
         return child.wait()
     finally:
+        if interrupts:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before_alarm)
         signal.signal(signal.SIGTERM, before_term)
         signal.signal(signal.SIGINT, before_int)
