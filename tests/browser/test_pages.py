@@ -151,6 +151,45 @@ async def test_every_page_can_be_used_by_everyone_and_breaks_no_rule(
     assert problems + reports == []
 
 
+async def test_a_topology_with_much_to_show_fits_a_small_window(
+    site: Site, browser: Browser
+) -> None:
+    """No table scrolls sideways at 1200 pixels, and each row of figures fills their frame."""
+
+    def much(*_: Any) -> storm.TopologyPageInfo:
+        worker = ui_structs.worker()
+        worker.host = "worker-node-12"
+        worker.usage = storm.WorkerUsage(cpu_cores=1.25, memory_bytes=2**30, loop_lag_ms=12.5)
+        names = ("orders", "parse", "enrich", "count-by-customer", "totals", "store", "alerts")
+        worker.component_to_num_tasks = dict.fromkeys(names, 4)
+        checkpoints = storm.CheckpointReport(
+            epoch=1_234, interval_ms=1_000, completed=57, given_up=2, waiting_ms=61_000,
+            duration_ms=1_200, size_bytes=2**31, rollbacks=3, failure="No space left on device",
+        )  # fmt: skip
+        return ui_structs.topology_page(workers=[worker], checkpoints=checkpoints)
+
+    site.nimbus.answers["getTopologyPageInfo"] = much
+    site.server.nimbus._answers.clear()
+    page = await browser.page(width=1200)
+    await page.open(f"{site.base}/topology/{ID}")
+    await page.wait("document.body.innerText.includes('worker-node-12')")
+    wide = await page.run(
+        "[...document.querySelectorAll('.scroll')].filter((one) => one.scrollWidth > "
+        "one.clientWidth).map((one) => one.getAttribute('aria-label'))"
+    )
+    assert wide == []
+    ends = await page.run(
+        "[...document.querySelectorAll('.facts div')].reduce((rows, one) => {"
+        "const box = one.getBoundingClientRect(); "
+        "rows[box.top] = Math.max(rows[box.top] ?? 0, Math.round(box.right)); return rows}, {})"
+    )
+    assert len(ends) == 2
+    assert len(set(ends.values())) == 1
+    assert "No space left on device" in await page.run(
+        "[...document.querySelectorAll('.facts div')].map((one) => one.title).join()"
+    )
+
+
 async def test_a_hostile_name_is_shown_as_it_is(site: Site, browser: Browser) -> None:
     put(site, HOSTILE)
     page = await browser.page()

@@ -13,7 +13,12 @@ export function viewPath(host, file, daemon = false) {
   return `/logs/view?${query}`;
 }
 
-// columns: [{ name, cell(row), num, title }]
+// Numbers stand to the right; a text of any length wraps, so that the table fits its page.
+function columnClass(column) {
+  return column.num ? "num" : column.wraps ? "wraps" : null;
+}
+
+// columns: [{ name, cell(row), num, wraps, title }]
 export function table(label, columns, rows, { key, empty = "Nothing here.", rowClass } = {}) {
   if (!rows.length) return h("p.quiet", {}, empty);
   return h(
@@ -22,7 +27,7 @@ export function table(label, columns, rows, { key, empty = "Nothing here.", rowC
     h(
       "table",
       { "aria-label": label },
-      h("thead", {}, h("tr", {}, columns.map((one) => h("th", { scope: "col", class: one.num ? "num" : null, title: one.title }, one.name)))),
+      h("thead", {}, h("tr", {}, columns.map((one) => h("th", { scope: "col", class: columnClass(one), title: one.title }, one.name)))),
       h(
         "tbody",
         {},
@@ -30,7 +35,7 @@ export function table(label, columns, rows, { key, empty = "Nothing here.", rowC
           h(
             "tr",
             { "data-key": key ? key(row) : null, class: rowClass?.(row) },
-            columns.map((one, index) => h(index === 0 ? "th" : "td", { scope: index === 0 ? "row" : null, class: one.num ? "num" : null }, one.cell(row))),
+            columns.map((one, index) => h(index === 0 ? "th" : "td", { scope: index === 0 ? "row" : null, class: columnClass(one) }, one.cell(row))),
           ),
         ),
       ),
