@@ -22,6 +22,9 @@ class TransactionalFileSink(TransactionalSink):
 
     The file's name has the task and the number of the checkpoint. It appears under its name when it
     is whole and on the disk, so one that is there is never written again, and no row is in two.
+
+    A column of a Parquet file has one type. Rows whose types do not fit together go to several
+    files, in order, with a number behind that of the checkpoint.
     """
 
     def __init__(self, folder: str | Path, fields: Sequence[str], *, format: str = "json") -> None:
@@ -42,8 +45,24 @@ class TransactionalFileSink(TransactionalSink):
     def commit(self, batches: Sequence[RowBatch]) -> None:
         for batch in batches:
             extension = _EXTENSIONS[self._format]
-            name = f"{quote(batch.writer, safe='')}-{batch.epoch:012}.{extension}"
-            path = self._folder / name
-            if not path.exists():
-                rows = [dict(zip(self._fields, row, strict=True)) for row in batch.rows]
-                write_atomic(path, written(rows, self._format, self._fields), mode=0o644)
+            name = f"{quote(batch.writer, safe='')}-{batch.epoch:012}"
+            if (self._folder / f"{name}.{extension}").exists():
+                continue
+            rows = [dict(zip(self._fields, row, strict=True)) for row in batch.rows]
+            files = self._files(rows)
+            for number, data in enumerate(files, 1):
+                part = "" if len(files) == 1 else f"-{number}"
+                path = self._folder / f"{name}{part}.{extension}"
+                if not path.exists():  # the same rows are divided in the same way each time
+                    write_atomic(path, data, mode=0o644)
+
+    def _files(self, rows: Sequence[dict[str, Any]]) -> list[bytes]:
+        """The files of these rows: one, if their types fit together."""
+        try:
+            return [written(rows, self._format, self._fields)]
+        except Exception:
+            # Each row alone can be written: `row` has tried it.
+            if self._format != "parquet" or len(rows) == 1:
+                raise
+            middle = len(rows) // 2
+            return self._files(rows[:middle]) + self._files(rows[middle:])

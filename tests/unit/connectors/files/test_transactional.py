@@ -36,3 +36,17 @@ def test_a_value_without_a_form_fails_its_tuple(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         sink_of(tmp_path).row(tup)
     assert sink_of(tmp_path).row({"word": "cow", "count": 3}) == ["cow", 3]  # type: ignore[arg-type]
+
+
+def test_rows_whose_types_do_not_fit_together_are_in_several_parquet_files(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    batch = RowBatch("w/s/0", 7, [["a", 1], ["b", 2], ["c", "three"], ["d", 4.5]])
+    for _ in range(2):  # a process that ended after the first file goes on with the others
+        sink_of(tmp_path, format="parquet").commit([batch])
+        files = sorted(tmp_path.iterdir())
+        assert [path.name for path in files] == [
+            f"w%2Fs%2F0-000000000007-{number}.parquet" for number in (1, 2, 3)
+        ]
+        rows = [row for path in files for row in parquet.read_table(path).to_pylist()]
+        assert [list(row.values()) for row in rows] == batch.rows
+        files[1].unlink()
