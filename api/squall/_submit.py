@@ -37,7 +37,13 @@ from squall_common.component.checkpoints import (
     structure_refusals,
 )
 from squall_common.component.refusals import Refusal, refuse
-from squall_common.config.load import check_json, read_conf, validate_conf, warnings_about
+from squall_common.config.load import (
+    check_json,
+    component_conf,
+    read_conf,
+    validate_conf,
+    warnings_about,
+)
 from squall_common.config.scopes import check_program_conf, topology_part
 from squall_common.errors import InvalidTopologyError, NimbusError, SquallError
 from squall_common.names import topology_name_error
@@ -192,8 +198,13 @@ def _check(
 def _unconnected(topology: Topology, conf: Mapping[str, Any]) -> Iterator[str]:
     """Sentences about bolts that get nothing. With ticks that may be meant; otherwise a
     subscription was forgotten."""
+    from squall_common.config.options.typed import TopologyOptions
+
     for name, bolt in topology.bolts.items():
-        if not bolt.inputs and not {**conf, **bolt.conf}.get("topology.tick.tuple.freq.secs"):
+        if bolt.inputs:
+            continue
+        own = TopologyOptions.read(component_conf(conf, bolt.conf), where=f"bolt {name!r}")
+        if not own.topology_tick_tuple_freq_secs:
             yield (
                 f"bolt {name!r} subscribes to nothing, so it gets no tuples: connect it, for "
                 'example with .shuffle("component")'

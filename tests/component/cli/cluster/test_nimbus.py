@@ -78,7 +78,8 @@ def test_list_shows_rates_failures_restarts_and_the_reason(
 ) -> None:
     old = storm.ErrorInfo(error="OSError: old", error_time_secs=17)
     new = storm.ErrorInfo(
-        error="Traceback ...\n  x\nValueError: user u13\n", error_time_secs=int(time.time()) - 5
+        error="Traceback (most recent call last):\n  x\nValueError: user u13\n",
+        error_time_secs=int(time.time()) - 5,
     )
     nimbus.answers["getTopologySummaries"] = [summary(restarts=2)]
     nimbus.answers["getTopologyPageInfo"] = page(failed=7)

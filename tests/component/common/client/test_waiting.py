@@ -25,7 +25,9 @@ def test_the_newest_error_is_in_the_message() -> None:
     info = storm.TopologyInfo(
         id="words-1-17", name="words", uptime_secs=1, executors=[], status="ACTIVE",
         errors={
-            "split": [error("Traceback:\n  ...\nValueError: no database\n", 20)],
+            "split": [
+                error("Traceback (most recent call last):\n  ...\nValueError: no database\n", 20)
+            ],
             "count": [error("old", 10)],
         },
     )  # fmt: skip
