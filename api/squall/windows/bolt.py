@@ -659,6 +659,8 @@ class _Shell:
         secs = interval_ms / 1000
 
         def ring() -> None:
+            if self._bolt._squall_shell is not self:
+                return  # the bolt was bound anew, with other windows: see `rebind` in the engine
             try:
                 call()
             finally:

@@ -18,6 +18,7 @@ from squall import (
     LocalCluster,
     RowBatch,
     Spout,
+    TaskHook,
     TopologyBuilder,
     TransactionalSink,
 )
@@ -193,6 +194,37 @@ def test_a_part_that_raises_is_reported_and_the_bolt_goes_on() -> None:
         assert errors == [("windows", "broken")]
         assert calls == [pytest.approx(SLICE_SECS)] * 3
         assert not windows.busy
+
+
+class Hook(TaskHook):
+    pass
+
+
+class Hooked(Totals):
+    """It is bound for the second time 0.1 s after the first."""
+
+    windows = tumbling(secs=1, key="key")
+
+    async def prepare(self, conf: Any, context: Any) -> None:
+        await asyncio.sleep(0.1)
+        context.add_task_hook(Hook())
+
+
+def test_the_timers_of_a_bolt_that_was_bound_twice_do_not_replace_what_is_left() -> None:
+    builder = TopologyBuilder()
+    builder.spout("rows", Rows())
+    builder.bolt("windows", Hooked()).shuffle("rows")
+    builder.bolt("target", Target()).shuffle("windows")
+    with TopologyTest(builder, CONF) as test:
+        target, windows = task_of(test, "target"), task_of(test, "windows")
+        fill(test)
+        run, target.run = target.run, lambda deadline: False
+        test.run_until(lambda: windows.rest is not None)
+        test.run_for(1.5)
+        target.run = run
+        test.run_for(3)
+        (user,) = test.instances("target")
+    assert user.got == list(range(KEYS))
 
 
 # -- on the clock --
