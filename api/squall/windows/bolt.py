@@ -30,7 +30,7 @@ from squall.windows.spec import (
 from squall.windows.tuple_window import TupleWindow
 from squall.windows.watermarks import Watermarks
 from squall_common.component.component import Bolt
-from squall_common.errors import ConfigError, InvalidTopologyError, SquallError
+from squall_common.errors import ConfigError, InvalidTopologyError, SquallError, describe
 from squall_common.names import is_system_id
 from squall_common.state.errors import StateStoreError
 from squall_common.topology.model import StreamInfo
@@ -1035,7 +1035,7 @@ class _Shell:
             self._log_left_out(tup)
 
     def _log_left_out(self, tup: Tuple | None = None) -> None:
-        last = "" if tup is None else f", the last one {tup!r}"
+        last = "" if tup is None else f", the last one {_shown(tup)}"
         self._bolt.log.warning(
             "%d late tuple(s) left out%s; late_stream keeps them, lag_secs waits for them",
             self._left_out, last,
@@ -1110,6 +1110,16 @@ def _numbers(timestamp: Callable[[Tuple], Any], tuples: Sequence[Tuple]) -> list
     except Exception:
         return []
     return found if set(map(type, found)) == {int} else []
+
+
+def _shown(tup: Tuple) -> str:
+    """A tuple for the log. Its values are users', and may have a `__repr__` that raises, or be on a
+    disk that cannot be read: a line of the log is no reason to fail a tuple."""
+    try:
+        return repr(tup)
+    except Exception as error:
+        where = f"{tup.source_component}:{tup.source_task} {tup.source_stream}"
+        return f"from {where} (its values cannot be shown: {describe(error)})"
 
 
 def _detached(tup: Tuple) -> dict[str, Any]:

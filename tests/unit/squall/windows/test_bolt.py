@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -383,6 +384,37 @@ def test_late_tuples_without_a_stream_are_counted_in_the_log_once_a_minute(
         assert "['a', 7]" in lines()[1]
         test.execute(["a", 8])
     assert [line.partition(" late")[0] for line in lines()] == ["1", "5", "1"]
+
+
+@dataclass
+class Unshowable:
+    """Its next `repr` raises, if it is `armed`."""
+
+    armed: bool = False
+
+    def __repr__(self) -> str:
+        armed, self.armed = self.armed, False
+        if armed:
+            raise RuntimeError("no repr")
+        return "Unshowable()"
+
+
+def test_a_late_tuple_that_cannot_be_shown_in_the_log_is_acked(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Arming(Count):
+        def timestamp(self, tup: Any) -> int:
+            if isinstance(tup["user"], Unshowable):
+                tup["user"].armed = True
+            return int(tup["at"])
+
+    with BoltTest(Arming(), INPUTS, windows=tumbling(secs=0.010)) as test:
+        test.execute(["a", 25])
+        test.test.run_for(1.1)
+        done = test.execute([Unshowable(), 1])
+        assert done.acked
+        assert not done.errors
+    assert "(its values cannot be shown: RuntimeError: no repr)" in caplog.text
 
 
 @pytest.mark.parametrize("bolt", [Shown, Count], ids=["tuples", "aggregate"])
