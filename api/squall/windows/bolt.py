@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
@@ -379,6 +380,7 @@ class _Shell:
         self.anchors: Sequence[Tuple] = ()
         self._in_slices = None if bolt._squall_driven else bolt._squall_in_slices
         self._rest: Iterator[Output] | None = None  # of what a timer has begun: see `go_on`
+        self._leaving: Sequence[Tuple] = ()  # released in pieces, of which some may be left
         self._session_timer_ms: int | None = None
         if not bolt._squall_driven:
             self._start_timers(options, event_time=event_time)
@@ -718,10 +720,11 @@ class _Shell:
         if self._rest is not None:
             # Windows that have ended and wait for a target may be in the operator no longer.
             found = set(map(id, held))
+            leaving = {id(tup): tup for tup in chain(self._leaving, self._kept_alive)}
             held += [
                 tup
-                for tup in self._kept_alive
-                if id(tup) not in found and not getattr(tup, "settled", False)
+                for known, tup in leaving.items()
+                if known not in found and not getattr(tup, "settled", False)
             ]
         waited = set(map(id, self._kept_alive))
         for tup in held:
@@ -912,8 +915,21 @@ class _Shell:
         if self._in_slices is None:
             self._carry_out(outputs)
             return
-        self._rest = _in_steps(outputs)
+        self._rest = self._in_steps(outputs)
         self._in_slices(self.go_on)
+
+    def _in_steps(self, outputs: Iterator[Output]) -> Iterator[Output]:
+        """The same, with releases of many tuples divided."""
+        for output in outputs:
+            if not isinstance(output, Release) or len(output.tuples) <= _RELEASED_MAX:
+                yield output
+                continue
+            tuples = self._leaving = output.tuples
+            try:
+                for first in range(0, len(tuples), _RELEASED_MAX):
+                    yield Release(tuples[first : first + _RELEASED_MAX])
+            finally:
+                self._leaving = ()
 
     def go_on(self, now: Clock, until: float) -> bool:
         """Carry out some of what a timer has begun: until it is `until` by `now`, but at least one
@@ -1090,17 +1106,6 @@ class _Shell:
             for tup in list(self._operator.held()):
                 if not getattr(tup, "settled", False):
                     self._bolt.fail(tup)
-
-
-def _in_steps(outputs: Iterator[Output]) -> Iterator[Output]:
-    """The same, with releases of many tuples divided."""
-    for output in outputs:
-        if isinstance(output, Release) and len(output.tuples) > _RELEASED_MAX:
-            tuples = output.tuples
-            for first in range(0, len(tuples), _RELEASED_MAX):
-                yield Release(tuples[first : first + _RELEASED_MAX])
-        else:
-            yield output
 
 
 def _numbers(timestamp: Callable[[Tuple], Any], tuples: Sequence[Tuple]) -> list[int]:
