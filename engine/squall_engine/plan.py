@@ -89,6 +89,10 @@ class Plan:
         """The components on a cycle with the given one, including itself."""
         return self._group_of[component]
 
+    def is_on_cycle(self, component: str) -> bool:
+        """Whether what a component emits can come back to it."""
+        return not self.feeders[component].isdisjoint(self._group_of[component])
+
     def on_one_cycle(self, component: str, task: int) -> bool:
         """Whether what a component emits to a task can come back to the component."""
         return self.task_to_component[task] in self._group_of[component]

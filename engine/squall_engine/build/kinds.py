@@ -383,7 +383,10 @@ def _wire_batch(new: NewTask, bolt: BatchBolt) -> None:
     recorder = new.recorder
     bolt.auto_ack, bolt.execute = new.auto_ack, new.execute
     bolt.calls = _careful_calls(new, bolt, recorder, _must_name(new, _BATCH_RULE))
-    if getattr(new.user, "_squall_windowed", False):  # it makes its shell when it is bound
+    # On a cycle, results may come to the bolt's own inbox, from which nothing is taken meanwhile.
+    in_slices = not new.host.plan.is_on_cycle(bolt.component)
+    if in_slices and getattr(new.user, "_squall_windowed", False):
+        # It makes its shell when it is bound.
         object.__setattr__(new.user, "_squall_in_slices", bolt.in_slices)
     _bind_whole(new, bolt, recorder, bolt.calls.ack_rest)
 

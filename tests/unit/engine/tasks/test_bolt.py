@@ -254,6 +254,31 @@ def test_tuples_that_are_acked_in_pieces_are_kept_alive(monkeypatch: pytest.Monk
         assert len(test.acked("rows")) == 100
 
 
+def test_windows_on_a_cycle_emit_at_once() -> None:
+    """Their own inbox may get the results, and nothing would be taken from it meanwhile."""
+
+    class Back(Totals):
+        outputs = ["key", "at"]
+
+        def result(self, total: int, window: Any) -> None:
+            if window.end_ms == 1_000:
+                self.emit([window.key, 1_500])
+
+    builder = TopologyBuilder()
+    builder.spout("rows", Rows())
+    builder.bolt("windows", Back()).shuffle("rows").shuffle("windows")
+    with TopologyTest(builder, {"topology.executor.receive.buffer.size": 128}) as test:
+        feed(test, ((key, 500) for key in range(KEYS)))
+        (user,) = test.instances("windows")
+        shell = user._squall_shell
+        test.run_until(lambda: shell.sizes()["tuples"] == KEYS)
+        shell._watermarks.track(("windows", "default"), 1_200, 0)  # the cycle has begun
+        feed(test, [(-1, 1_400)])
+        test.run_for(3)
+        assert test.errors == []
+        assert shell.sizes()["tuples"] == KEYS + 1
+
+
 # -- on the clock --
 
 beats: list[float] = []
