@@ -347,6 +347,7 @@ cdef class BoltCalls:
 
     cdef int execute_all(self, list batches, Py_ssize_t count, tuple key) except -1:
         cdef Py_ssize_t acked
+        cdef Tuple failed = None
         self.fails = 0
         self.batches = batches
         self.place = 0
@@ -367,6 +368,8 @@ cdef class BoltCalls:
                     break
                 except Exception as error:
                     self.raised(error)
+                    # `__next__` counts a reference of the loop, and that loop has ended.
+                    failed = self.current
         finally:
             if self.in_hand is not NULL:
                 self.in_hand[0] = 0

@@ -631,6 +631,35 @@ def test_the_loop_undoes_tries_that_fail_and_goes_on(core):
 
 
 @both
+@pytest.mark.parametrize("auto_ack", [True, False])
+def test_a_tuple_that_was_kept_by_a_call_that_raised_stays_as_it_is(core, auto_ack):
+    trees, kept = one_worker(core), []
+    emitter, _ = emitter_to(core)
+
+    def execute(tup):
+        kept.append(tup)
+        if tup["word"] % 2:
+            raise ValueError
+
+    def forget(error):
+        """A traceback would hold the tuple, too."""
+
+    calls = core.BoltCalls(
+        emitter,
+        trees.ledger,
+        TaskCounts(),
+        execute,
+        auto_ack=auto_ack,
+        on_error=forget,
+        now=time.monotonic,
+        on_outside=lambda: None,
+    )
+    calls.run(batch_of(core, source(core), [[number] for number in range(6)]), 6)
+    assert [tup["word"] for tup in kept] == [0, 1, 2, 3, 4, 5]
+    assert [tup.root >> 16 for tup in kept] == [1, 2, 3, 4, 5, 6]
+
+
+@both
 @pytest.mark.parametrize("keeps", [True, False])
 def test_small_batches_are_executed_in_one_go(core, keeps):
     trees = one_worker(core)
