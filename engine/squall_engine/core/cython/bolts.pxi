@@ -261,7 +261,10 @@ cdef class BoltCalls:
         cdef uint64_t root
         cdef Py_ssize_t i = self.at
         if self.trial is not None and self.trial.under_way:
-            self.trial.returned(tup)
+            try:
+                self.trial.returned(tup)
+            except StopIteration as error:  # from here it would end the loop
+                self.raised(error)
         if tup is not None:
             if not self.auto_ack:
                 if self.mode != SETTLED:

@@ -631,6 +631,31 @@ def test_the_loop_undoes_tries_that_fail_and_goes_on(core):
 
 
 @both
+def test_a_stop_iteration_out_of_the_last_try_ends_a_tuple_and_not_the_loop(core):
+    """It comes out while the loop asks for the next tuple: the others would not be executed."""
+    trees, errors, executed = one_worker(core), [], []
+    emitter, _ = emitter_to(core)
+    trial = core.Trial([], failure=lambda: ValueError("it called fail"), on_fault=errors.append)
+
+    def execute(tup):
+        executed.append(tup["word"])
+        if tup["word"] == "fails":
+            trial.fail(tup)
+
+    def on_failed(tup, key, error):
+        raise StopIteration("of a grouping that a user wrote")
+
+    counts = TaskCounts()
+    tried = trial.around(execute, on_failed)
+    calls = bolt_calls(core, emitter, trees, tried, errors=errors, counts=counts)
+    calls.run(batch_of(core, source(core), [[word] for word in ("a", "fails", "b", "c")]), 4)
+    assert executed == ["a", "fails", "b", "c"]
+    assert [str(error) for error in errors] == ["of a grouping that a user wrote"]
+    assert counts.failed == {("split", "default"): 1}
+    assert counts.acked == {("split", "default"): 3}
+
+
+@both
 @pytest.mark.parametrize("auto_ack", [True, False])
 def test_a_tuple_that_was_kept_by_a_call_that_raised_stays_as_it_is(core, auto_ack):
     trees, kept = one_worker(core), []
