@@ -46,6 +46,7 @@ from pathlib import Path, PurePosixPath
 from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
+from squall._held_loop import HeldLoop
 from squall._import_check import MODE_VARIABLE
 from squall._submit import Session, set_session
 from squall_common.config.load import default_conf
@@ -61,6 +62,8 @@ from squall_common.packaging.package import (
 )
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
     from squall._workers import LocalWorkers
     from squall.local import LocalCluster
     from squall_common.topology.model import Topology
@@ -262,13 +265,17 @@ def _run(
         level = ClientOptions.read(session.conf).storm_log_level
         set_up_logging(level=logging.getLevelNamesMapping()[level])
     failed = 0
-    ttl_secs = env.get(LOCAL_TTL_VARIABLE)
-    if ttl_secs:  # from now on, as even a submit waits for a loop that is held
-        _end_if_held(session, float(ttl_secs), folder)
+    given = env.get(LOCAL_TTL_VARIABLE)
+    ttl_secs = float(given) if given else None
+    held = HeldLoop(partial(_loop_of, session), folder)
+    if ttl_secs is not None:  # even a submit waits for a loop that is held
+        held.allow(ttl_secs)
     try:
         status = _call(call)
         if status == 0 and session.local_cluster is not None:
-            session.local_cluster.wait(float(ttl_secs) if ttl_secs else None)
+            if ttl_secs is not None:
+                held.allow(ttl_secs)
+            session.local_cluster.wait(ttl_secs)
         elif status == 0 and not session.submitted:
             print(f"note: {argv[0]} ended without submitting a topology", file=sys.stderr)
         elif status == 0 and session.mode == "cluster" and env.get(WAIT_VARIABLE):
@@ -276,7 +283,7 @@ def _run(
     finally:
         set_session(None)
         if session.local_cluster is not None:
-            _end_if_held(session, 0.0, folder)
+            held.allow(0.0)
             failed = _print_counts(session.local_cluster)
             _allow_time_to_stop(session, session.local_cluster)
             session.local_cluster.shutdown()
@@ -288,15 +295,13 @@ def _run(
     return status
 
 
-def _end_if_held(session: Session, after_secs: float, folder: Path) -> None:
-    """From `after_secs` on, end this process if a call holds the loop of its topologies. (With
-    worker processes, these are ended by others.)"""
-    from squall._held_loop import end_if_held
-
-    def thread() -> threading.Thread | None:
-        return getattr(session.local_cluster, "_thread", None)  # of a LocalCluster
-
-    end_if_held(thread, after_secs, folder)
+def _loop_of(session: Session) -> tuple[threading.Thread, AbstractEventLoop] | None:
+    """The loop of the topologies, with its thread. (Worker processes are ended by others.)"""
+    if session.local_cluster is None or session.local_workers is not None:
+        return None
+    cluster = cast("LocalCluster", session.local_cluster)
+    thread, loop = cluster._thread, cluster._loop
+    return None if thread is None or loop is None else (thread, loop)
 
 
 def _wait_running(session: Session, limit_secs: float) -> None:

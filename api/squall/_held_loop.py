@@ -2,6 +2,10 @@
 
 All tasks share the loop's thread, so nothing that asks the loop would come back: neither the wait
 for the end of the topologies' time nor their stop.
+
+A loop that takes turns is not held, however long they are together: it is asked, as a coroutine
+that goes on has the same frame in each turn. Many calls in one turn, as of all `cleanup`s, are not
+one call, either: a component's has a frame of its own.
 """
 
 from __future__ import annotations
@@ -15,41 +19,89 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
-_HELD_SECS = 10.0  # after the topologies' time; to stop takes less
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
 _LOOK_SECS = 1.0
+# Looks in the same call, after the topologies' time. They are counted, and not the seconds: while
+# the process was stopped, no call could return.
+_LOOKS_MAX = 10
+# To open a component may take long, as to load a model does. A cluster waits that long for a worker
+# to start (nimbus.task.launch.secs).
+_START_LOOKS_MAX = 120
 _EXIT_STATUS = 1
+_OURS = frozenset({"squall", "squall_common", "squall_engine", "asyncio", "uvloop"})
 # A person may look around in a call for any time.
 _DEBUGGERS = frozenset({"bdb", "pdb", "pydevd", "_pydevd_bundle", "debugpy", "IPython"})
 
 
-def end_if_held(
-    thread: Callable[[], threading.Thread | None], after_secs: float, folder: Path
-) -> None:
-    """From `after_secs` on, end the process with status 1 and a message that shows the call, if
-    the loop that runs in `thread()` is in the same call for ten seconds. `folder` is removed."""
-    watching = (thread, after_secs, folder)
-    threading.Thread(target=_watch, args=watching, name="squall-held-loop", daemon=True).start()
+class HeldLoop:
+    """Ends the process with status 1 and a message that shows the call."""
+
+    def __init__(
+        self,
+        running: Callable[[], tuple[threading.Thread, AbstractEventLoop] | None],
+        folder: Path,
+    ) -> None:
+        """`running()` is the thread of the topologies with its loop; None: there is none.
+        `folder` is removed at the end."""
+        self._running = running
+        self._folder = folder
+        self._until: float | None = None
+
+    def allow(self, secs: float) -> None:
+        """The topologies' time is over `secs` from now, whatever was said before."""
+        begins = self._until is None
+        self._until = time.monotonic() + secs
+        if begins:
+            threading.Thread(target=self._watch, name="squall-held-loop", daemon=True).start()
+
+    def _watch(self) -> None:
+        held, turned = Held(), threading.Event()
+        while True:
+            time.sleep(_LOOK_SECS)
+            found = self._running()
+            if found is None or time.monotonic() < (self._until or 0.0) or not _is_waited_for():
+                held.forget()
+                continue
+            thread, loop = found
+            stack = _stack(thread)
+            if held.look(stack, turned=turned.is_set()):
+                _end(stack, held.looks * _LOOK_SECS, self._folder)
+            if held.looks == 0:
+                turned = threading.Event()
+                try:
+                    loop.call_soon_threadsafe(turned.set)
+                except RuntimeError:  # it has ended
+                    turned.set()
+            del stack
 
 
-def _watch(thread: Callable[[], threading.Thread | None], after_secs: float, folder: Path) -> None:
-    time.sleep(after_secs)
-    call, since = None, 0.0
-    while True:
-        loop = thread()
-        stack = [] if loop is None else _stack(loop)
-        now = time.monotonic()
-        if not stack or stack[0] is not call or _is_debugged(stack):
-            call, since = (stack[0] if stack else None), now
-        elif now - since >= _HELD_SECS:
-            _end(stack, now - since, folder)
-        del stack
-        time.sleep(_LOOK_SECS)
+class Held:
+    """How often a loop was seen in the same call."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self._call: FrameType | None = None
+
+    def forget(self) -> None:
+        self.looks, self._call = 0, None
+
+    def look(self, stack: list[FrameType], *, turned: bool) -> bool:
+        """The loop calls these now, outermost first; `turned`: it has taken another turn since
+        `looks` was 0. Returns whether that has been the same call for too long."""
+        call = _call_in(stack)
+        if turned or call is None or call is not self._call or _is_debugged(stack):
+            self.looks, self._call = 0, call
+            return False
+        self.looks += 1
+        return self.looks >= (_START_LOOKS_MAX if _is_starting(stack) else _LOOKS_MAX)
 
 
 def _stack(thread: threading.Thread) -> list[FrameType]:
-    """What the loop calls now, outermost first; empty if it waits. Each call of the loop's has a
-    frame of its own."""
+    """What the loop calls now, outermost first; empty if it waits."""
     frame = sys._current_frames().get(thread.ident or 0)
     found: list[FrameType] = []
     while frame is not None:
@@ -60,9 +112,37 @@ def _stack(thread: threading.Thread) -> list[FrameType]:
     return []  # it starts, or has ended
 
 
+def _call_in(stack: list[FrameType]) -> FrameType | None:
+    """The call of a component, or of ours if there is none."""
+    theirs = (frame for frame in stack if _module(frame).partition(".")[0] not in _OURS)
+    return next(theirs, stack[0] if stack else None)
+
+
+def _is_starting(stack: list[FrameType]) -> bool:
+    """Whether components are opened."""
+    return any(_at(frame) == ("squall_engine.engine", "start") for frame in stack)
+
+
 def _is_debugged(stack: list[FrameType]) -> bool:
-    names = (str(frame.f_globals.get("__name__", "")).partition(".")[0] for frame in stack)
-    return not _DEBUGGERS.isdisjoint(names)
+    return any(_module(frame).partition(".")[0] in _DEBUGGERS for frame in stack)
+
+
+def _is_waited_for() -> bool:
+    """Whether the program waits for the loop, and does not work on its own."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame is not None:
+        if _module(frame) == "squall.local":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _at(frame: FrameType) -> tuple[str, str]:
+    return _module(frame), frame.f_code.co_name
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
 
 
 def _end(stack: list[FrameType], secs: float, folder: Path) -> None:

@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
-from squall._held_loop import _is_debugged, _stack
+from squall import Bolt, Spout, TopologyBuilder
+from squall._held_loop import _LOOKS_MAX, _START_LOOKS_MAX, Held, _is_waited_for, _stack
+from squall.local import LocalCluster
 
 
 @contextmanager
-def loop_in(module: str | None) -> Iterator[threading.Thread]:
-    """A thread whose loop is in a call of a module; None: in none."""
+def loop_in(*modules: str) -> Iterator[threading.Thread]:
+    """A thread whose loop is in a call of a function of the first module, which calls one of the
+    next, and so on."""
     arrived, go = threading.Event(), threading.Event()
-    values: dict[str, Any] = {"__name__": module, "arrived": arrived, "go": go}
-    exec("def held():\n    arrived.set()\n    go.wait()", values)
+
+    def held() -> None:
+        arrived.set()
+        go.wait()
+
+    call: Callable[[], None] = held
+    for module in reversed(modules):
+        values: dict[str, Any] = {"__name__": module, "call": call}
+        exec("def held():\n    call()", values)
+        call = values["held"]
 
     def _run_loop() -> None:
-        if module is None:
-            arrived.set()
-        else:
-            values["held"]()
+        call()
 
     thread = threading.Thread(target=_run_loop)
     thread.start()
-    arrived.wait(10)
+    assert arrived.wait(10)
     try:
         yield thread
     finally:
@@ -33,20 +42,84 @@ def loop_in(module: str | None) -> Iterator[threading.Thread]:
         thread.join(10)
 
 
-def test_a_call_is_the_same_call_while_it_does_not_return() -> None:
-    with loop_in("wordcount") as thread:
+def looks_until_end(held: Held, stack: list[FrameType], *, turned: bool = False) -> int:
+    """How often it may look at the same stack; 1000: as often as it likes."""
+    for looks in range(1000):
+        if held.look(stack, turned=turned):
+            return looks
+    return 1000
+
+
+def test_a_call_that_does_not_return_ends_the_process() -> None:
+    with loop_in("squall_engine.engine", "wordcount") as thread:
         first, again = _stack(thread), _stack(thread)
-        assert first[0] is again[0]
-        assert first[0].f_code.co_name == "held"
-        assert not _is_debugged(first)
+        assert first[1] is again[1]
+        assert looks_until_end(Held(), first) == _LOOKS_MAX
+
+
+def test_calls_that_follow_each_other_in_one_turn_are_not_one_call() -> None:
+    """As the `cleanup` of each of many components."""
+    with loop_in("squall_engine.engine", "one") as one, loop_in("squall_engine.x", "two") as two:
+        engine = _stack(one)[:1]
+        cleanups = [[*engine, *_stack(one)[1:]], [*engine, *_stack(two)[1:]]]
+        held = Held()
+        assert not any(held.look(cleanups[n // 7 % 2], turned=False) for n in range(100))
+
+
+def test_a_loop_that_takes_turns_is_not_held() -> None:
+    """A coroutine has the same frame in all of them."""
+    with loop_in("wordcount") as thread:
+        assert looks_until_end(Held(), _stack(thread), turned=True) == 1000
 
 
 def test_a_loop_that_has_ended_is_in_no_call() -> None:
-    with loop_in(None) as thread:
-        thread.join(10)
-        assert _stack(thread) == []
+    with loop_in() as thread:
+        pass
+    assert _stack(thread) == []
+    assert looks_until_end(Held(), []) == 1000
 
 
 def test_a_person_who_debugs_has_time() -> None:
-    with loop_in("pydevd.runner") as thread:
-        assert _is_debugged(_stack(thread))
+    with loop_in("wordcount", "pydevd.runner") as thread:
+        assert looks_until_end(Held(), _stack(thread)) == 1000
+
+
+class Opens(Bolt):
+    arrived, go = threading.Event(), threading.Event()
+
+    def prepare(self, conf: Any, context: Any) -> None:
+        self.arrived.set()
+        self.go.wait(10)
+
+    def execute(self, tup: Any) -> None: ...
+
+
+class Quiet(Spout):
+    outputs = ["word"]
+
+    def next_tuple(self) -> None: ...
+
+
+def test_a_component_has_more_time_to_open() -> None:
+    """As long as a worker has on a cluster."""
+    builder = TopologyBuilder()
+    builder.spout("words", Quiet())
+    builder.bolt("opens", Opens()).shuffle("words")
+    waited_for: list[bool] = []
+    with LocalCluster() as cluster:
+
+        def look() -> None:
+            Opens.arrived.wait(10)
+            assert cluster._thread is not None
+            waited_for.append(_is_waited_for())
+            looks.append(looks_until_end(Held(), _stack(cluster._thread)))
+            Opens.go.set()
+
+        looks: list[int] = []
+        other = threading.Thread(target=look)
+        other.start()
+        cluster.submit_topology("one", {}, builder.build())
+        other.join(10)
+    assert looks == [_START_LOOKS_MAX]
+    assert waited_for == [True]
+    assert not _is_waited_for()
