@@ -33,6 +33,16 @@ cdef inline bint same_key(object one, object other) except -1:
     return type(one) is type(other) and PyObject_RichCompareBool(one, other, Py_EQ)
 
 
+cdef inline object value_at(object values, Py_ssize_t index):
+    """Of a tuple's values: there may be fewer, as a component can change a list that it has
+    emitted. Raises IndexError."""
+    if PyTuple_CheckExact(values) and index < PyTuple_GET_SIZE(values):
+        return <object>PyTuple_GET_ITEM(values, index)
+    if PyList_CheckExact(values) and index < PyList_GET_SIZE(values):
+        return <object>PyList_GET_ITEM(values, index)
+    return values[<object>index]  # (An index of C would not be checked.)
+
+
 @cython.final
 cdef class KeyFinder:
     cdef dict places
@@ -57,12 +67,10 @@ cdef class KeyFinder:
         if tup.source is not self.last:
             self.look(tup.source)
         if self.index >= 0:
-            if PyTuple_CheckExact(values):
-                return <object>PyTuple_GET_ITEM(values, self.index)
-            return values[self.index]
+            return value_at(values, self.index)
         if not self.indexes:
             return self.none
-        return tuple([values[i] for i in self.indexes])
+        return tuple([value_at(values, i) for i in self.indexes])
 
     def __call__(self, Tuple tup not None):
         return self.find(tup)

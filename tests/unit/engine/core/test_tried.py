@@ -451,6 +451,16 @@ def test_keys_are_found_by_stream(core: ModuleType) -> None:
     assert finder.of_all(some) == {"k", (1, "k"), "last"}
 
 
+@pytest.mark.parametrize("values", [["short"], ("short",), []])
+@pytest.mark.parametrize("places", [(4,), (0, 4)])
+@pytest.mark.parametrize("core", cores)
+def test_no_key_is_found_behind_the_values(core: ModuleType, places: Any, values: Any) -> None:
+    """A component may shorten a list that it has emitted."""
+    finder = core.KeyFinder({("a", "default"): places}, NO_KEY)
+    with pytest.raises(IndexError):
+        finder(tuple_of(core, values))
+
+
 @pytest.mark.parametrize("core", cores)
 def test_what_is_emitted_leaves_in_its_order_once_the_call_has_returned(core: ModuleType) -> None:
     made: list[Any] = []
