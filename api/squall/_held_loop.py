@@ -149,8 +149,8 @@ def _end(stack: list[FrameType], secs: float, folder: Path) -> None:
     frames = ((frame, frame.f_lineno) for frame in stack)
     places = traceback.StackSummary.extract(frames).format()
     print(
-        "error: the topology cannot be stopped: its time is over, and a call has not returned for "
-        f"{secs:.0f} s\n{''.join(places)}"
+        f"error: the topology cannot be stopped: a call has not returned for {secs:.0f} s\n"
+        f"{''.join(places)}"
         "hint: `blocking = True` in the class gives its calls a thread; on a cluster "
         "topology.worker.stall.timeout.secs restarts the worker",
         file=sys.stderr,

@@ -78,7 +78,7 @@ def activity_of(page: storm.TopologyPageInfo) -> Activity:
 
 
 def held_of(page: storm.TopologyPageInfo) -> Sequence[HeldWorker]:
-    """The workers in which nothing runs, as a call does not return."""
+    """The workers in which nothing runs, because of a call that does not return."""
     from squall_common.telemetry.findings import HeldWorker
 
     found = [
@@ -115,7 +115,8 @@ def problem_of(
         return Problem(found.line, found.component, found.time_secs)
     if (summary.health or "") not in _WELL:
         return Problem(summary.sched_status or summary.health or "")
-    for one in held:
+    if held:
+        one = held[0]
         return Problem(f"a call in worker {one.worker} has not returned for {one.secs:.0f} s")
     if activity is not None and activity.failed:
         return Problem("messages failed or timed out, and no component reported an error")

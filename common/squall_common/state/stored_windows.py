@@ -1,4 +1,4 @@
-"""What an entry of windows shows to someone who has not the topology's code: which windows they
+"""What an entry of windows shows to someone without the topology's code: which windows they
 are, and the tuples that wait in them.
 
 The windows themselves are pickled, and are not read here: totals, and where each window begins, are
@@ -51,8 +51,8 @@ class StoredWindows:
 def windows_in(
     key: Any, value: Any, decode: Callable[[bytes], list[list[Any]]]
 ) -> StoredWindows | None:
-    """What an entry of state says of windows; None if it is no entry of windows, or of a format
-    that is not known. `decode` decodes rows and raises ValueError."""
+    """What an entry of state says of windows; None if it is not an entry of windows, or its
+    format is not known. `decode` decodes rows and raises ValueError."""
     is_of_group = type(key) is tuple and len(key) == 2 and key[0] == WINDOWS
     if not (is_of_group or key == WINDOWS) or type(value) is not bytes:
         return None
@@ -93,7 +93,7 @@ def _arguments(plan: str) -> Iterator[tuple[str, Any]]:
     except SyntaxError as error:
         raise ValueError(str(error)) from error
     if not isinstance(call, ast.Call):
-        raise ValueError(f"{plan!r} is no description of windows")
+        raise ValueError(f"{plan!r} does not describe windows")
     for argument in call.keywords:
         if argument.arg is not None:
             yield argument.arg, ast.literal_eval(argument.value)

@@ -269,9 +269,9 @@ def _held(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "held",
             Severity.SLOW if emits else Severity.STOPPED,
-            "A call does not return",
-            f"Nothing has run in worker {one.worker} for {one.secs:.0f} s: a call there has not "
-            f"returned, and all its tasks{names} wait for it. "
+            "A call holds up a worker",
+            f"Nothing has run in worker {one.worker} for {one.secs:.0f} s: a call there takes "
+            f"that long or does not return, and all tasks{names} wait for it. "
             f"{facts.storm('profile', f'--stack --worker {one.worker}')} shows where it is. "
             "`blocking = True` in the class gives its calls a thread.",
         )

@@ -8,9 +8,9 @@ on which topologies there are.
 
 ZooKeeper takes no list in a transaction, but compares the version of the list that is replaced. So
 a leader reads that version, confirms its term, and writes (many nodes at a time, with one
-confirmation); and the first walk of a term raises the
-versions, also of lists that are right, wherever leaders could differ (decision 0169). One that was
-paused before its write, while another won, finds another version when it goes on.
+confirmation); and the first walk of a term raises the versions, even of lists that are right,
+wherever leaders could differ (decision 0169). A leader that was paused before its write, while
+another won, finds another version when it goes on.
 
 The record of a topology's checkpoints has the topology's name, and outlives it. Workers may not
 make it: it is made here, without content, for the topology of that name that lives now.
@@ -53,7 +53,7 @@ log = get_logger(__name__)
 AGAIN_SECS = 30.0
 # What a session with an old digest makes, or one that has not seen the marker, is closed by then.
 WALK_SECS = 600.0
-# So many with one confirmation of the term: more would be far apart from it.
+# Nodes for each confirmation of the term. With more, the last write would come long after it.
 _WRITTEN_AT_ONCE = 256
 
 
@@ -332,7 +332,7 @@ class ZooKeeperLists:
 
     def _not_ours(self, failed: Mapping[str, BaseException]) -> list[str]:
         """The nodes that may not be written or read. Raises the first error of another kind; nodes
-        that went meanwhile are none."""
+        that are gone meanwhile do not count."""
         _require(
             {
                 at: one

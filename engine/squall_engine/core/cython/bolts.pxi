@@ -42,7 +42,7 @@ cdef class BoltCalls:
     cdef tuple key  # the input of the last slice
     cdef TimedRuns runs  # of this input; None: `counts` has no histograms
     cdef object execute
-    cdef Trial trial  # that makes the calls of `execute` whole; None: nothing does
+    cdef Trial trial  # that makes the calls of `execute` atomic; None: they are not
     cdef bint auto_ack
     cdef readonly object report_error
     cdef object now

@@ -204,7 +204,7 @@ cdef class ChangeLog:
     cdef Py_ssize_t used
     cdef Py_ssize_t rows_max  # with more rows or bytes it looks whether some can be left out
     cdef Py_ssize_t used_max
-    cdef Py_ssize_t room_first  # of a group that gets a row
+    cdef Py_ssize_t room_first  # bytes of a group that gets its first row
 
     def __cinit__(self, Py_ssize_t groups):
         if groups < 1:
@@ -333,7 +333,7 @@ cdef class ChangeLog:
         return 0
 
     cdef int expect(self, ChangeLog before) except -1:
-        """It may become as large as the one before: its groups need not grow until then."""
+        """It may become as large as the one before, and its groups need not grow until then."""
         cdef Py_ssize_t mean = before.used // before.group_count
         self.room_first = max(256, mean + mean // 8)
         return 0

@@ -69,5 +69,5 @@ def test_tuples_have_the_names_of_their_components() -> None:
         ("$windows", entry("gap_ms=1", [1])),
     ],
 )
-def test_anything_else_is_no_entry_of_windows(key: Any, value: Any) -> None:
+def test_anything_else_is_not_an_entry_of_windows(key: Any, value: Any) -> None:
     assert windows_in(key, value, decode) is None

@@ -144,7 +144,7 @@ def test_a_call_that_does_not_return_holds_its_worker() -> None:
     stopped = only(spout(emitted=0.0, acked=0.0), bolt(executed=0.0), held=[held])
     assert (stopped.kind, stopped.severity) == ("held", Severity.STOPPED)
     assert "worker node1:6700 for 38 s" in stopped.text
-    assert "all its tasks of enrich and orders wait for it" in stopped.text
+    assert "all tasks of enrich and orders wait for it" in stopped.text
     assert "`storm profile shop --stack --worker node1:6700`" in stopped.text
     assert only(held=[held]).severity is Severity.SLOW
     assert [one.kind for one in findings(topology(health="crash loop", held=[held]))] == ["health"]
