@@ -283,7 +283,7 @@ def _run(
     finally:
         set_session(None)
         if session.local_cluster is not None:
-            held.allow(0.0)
+            held.end()
             failed = _print_counts(session.local_cluster)
             _allow_time_to_stop(session, session.local_cluster)
             session.local_cluster.shutdown()

@@ -50,6 +50,7 @@ class HeldLoop:
         self._running = running
         self._folder = folder
         self._until: float | None = None
+        self._ends = False
 
     def allow(self, secs: float) -> None:
         """The topologies' time is over `secs` from now, whatever was said before."""
@@ -57,6 +58,11 @@ class HeldLoop:
         self._until = time.monotonic() + secs
         if begins:
             threading.Thread(target=self._watch, name="squall-held-loop", daemon=True).start()
+
+    def end(self) -> None:
+        """It is over now, also that of components that are still being opened."""
+        self._ends = True
+        self.allow(0.0)
 
     def _watch(self) -> None:
         held, turned = Held(), threading.Event()
@@ -68,7 +74,7 @@ class HeldLoop:
                 continue
             thread, loop = found
             stack = _stack(thread)
-            if held.look(stack, turned=turned.is_set()):
+            if held.look(stack, turned=turned.is_set(), ends=self._ends):
                 _end(stack, held.looks * _LOOK_SECS, self._folder)
             if held.looks == 0:
                 turned = threading.Event()
@@ -89,15 +95,17 @@ class Held:
     def forget(self) -> None:
         self.looks, self._call = 0, None
 
-    def look(self, stack: list[FrameType], *, turned: bool) -> bool:
+    def look(self, stack: list[FrameType], *, turned: bool, ends: bool = False) -> bool:
         """The loop calls these now, outermost first; `turned`: it has taken another turn since
-        `looks` was 0. Returns whether that has been the same call for too long."""
+        `looks` was 0; `ends`: nothing is started any more. Returns whether that has been the same
+        call for too long."""
         call = _call_in(stack)
         if turned or call is None or call is not self._call or _is_debugged(stack):
             self.looks, self._call = 0, call
             return False
         self.looks += 1
-        return self.looks >= (_START_LOOKS_MAX if _is_starting(stack) else _LOOKS_MAX)
+        may_start = not ends and _is_starting(stack)
+        return self.looks >= (_START_LOOKS_MAX if may_start else _LOOKS_MAX)
 
 
 def _stack(thread: threading.Thread) -> list[FrameType]:

@@ -42,10 +42,12 @@ def loop_in(*modules: str) -> Iterator[threading.Thread]:
         thread.join(10)
 
 
-def looks_until_end(held: Held, stack: list[FrameType], *, turned: bool = False) -> int:
+def looks_until_end(
+    held: Held, stack: list[FrameType], *, turned: bool = False, ends: bool = False
+) -> int:
     """How often it may look at the same stack; 1000: as often as it likes."""
     for looks in range(1000):
-        if held.look(stack, turned=turned):
+        if held.look(stack, turned=turned, ends=ends):
             return looks
     return 1000
 
@@ -101,7 +103,7 @@ class Quiet(Spout):
 
 
 def test_a_component_has_more_time_to_open() -> None:
-    """As long as a worker has on a cluster."""
+    """As long as a worker has on a cluster; but not once the program was told to end."""
     builder = TopologyBuilder()
     builder.spout("words", Quiet())
     builder.bolt("opens", Opens()).shuffle("words")
@@ -112,7 +114,9 @@ def test_a_component_has_more_time_to_open() -> None:
             Opens.arrived.wait(10)
             assert cluster._thread is not None
             waited_for.append(_is_waited_for())
-            looks.append(looks_until_end(Held(), _stack(cluster._thread)))
+            stack = _stack(cluster._thread)
+            looks.append(looks_until_end(Held(), stack))
+            looks.append(looks_until_end(Held(), stack, ends=True))
             Opens.go.set()
 
         looks: list[int] = []
@@ -120,6 +124,6 @@ def test_a_component_has_more_time_to_open() -> None:
         other.start()
         cluster.submit_topology("one", {}, builder.build())
         other.join(10)
-    assert looks == [_START_LOOKS_MAX]
+    assert looks == [_START_LOOKS_MAX, _LOOKS_MAX]
     assert waited_for == [True]
     assert not _is_waited_for()
