@@ -3,8 +3,9 @@
 With checkpoints, the tuples of a key group come to one task, and with another number of tasks the
 whole group comes to another one. So the windows of each group are an `Operator` of their own, and
 are stored as an entry of state that belongs to the group: a snapshot has the groups in which
-something has changed. The windows of one key are what they would be in one operator for all keys;
-those of different keys fire in another order.
+something has changed. The windows of one key are what they would be in one operator for all keys.
+When time advances over several windows, those of all groups fire by their end, as in one operator:
+a bolt that takes the time of its own windows from the results would have late ones otherwise.
 
 The watermark is the task's. A group that comes from a task whose watermark was behind fires the
 windows in between with the next call (`advance`).
@@ -12,12 +13,13 @@ windows in between with the next call (`advance`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+import heapq
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Protocol
 
 from squall.windows.evictors import Event
-from squall.windows.operators import Operator, Output, Ready
+from squall.windows.operators import Operator, Output, Ready, Release
 from squall.windows.spec import WindowPlan
 
 
@@ -77,12 +79,36 @@ class GroupedWindows:
 
     def advance(self, time_ms: int, now_ms: int) -> Iterator[Output]:
         self._advanced = (time_ms, now_ms)
-        for group, one in self._groups.items():
+        # The next window of each group, by its end: a heap. (No two groups have the same place.)
+        due: list[tuple[int, int, Ready, int, Iterator[Output]]] = []
+        for at, (group, one) in enumerate(self._groups.items()):
             if not self._event_time and any(True for _ in one.held()):
                 self._dirty.add(group)  # how late the clock was is part of what is stored
-            for output in self._running(one, one.advance(time_ms, now_ms)):
-                self._dirty.add(group)
-                yield output
+            outputs = one.advance(time_ms, now_ms)
+            ready = yield from self._to_next_window(group, outputs)
+            if ready is not None:
+                heapq.heappush(due, (ready.end_ms, at, ready, group, outputs))
+                yield Release([])  # all begin before a window fires; one may stop in between
+        while due:
+            _, at, ready, group, outputs = due[0]
+            self._firing = self._groups[group]
+            yield ready
+            following = yield from self._to_next_window(group, outputs)
+            if following is None:
+                heapq.heappop(due)
+            else:
+                heapq.heapreplace(due, (following.end_ms, at, following, group, outputs))
+
+    def _to_next_window(
+        self, group: int, outputs: Iterator[Output]
+    ) -> Generator[Output, None, Ready | None]:
+        """The outputs of a group before its next window, which is returned; None: it has none."""
+        for output in outputs:
+            self._dirty.add(group)
+            if isinstance(output, Ready):
+                return output
+            yield output
+        return None
 
     def discard(self, ready: Ready) -> None:
         assert self._firing is not None

@@ -207,6 +207,19 @@ def test_a_group_that_was_behind_fires_what_its_new_task_has_fired() -> None:
     assert found.by_key["a"] == [(0, 50, [1], None, False), (50, 100, [2], None, False)]
 
 
+@pytest.mark.parametrize("kind", ["tumbling", "totals", "session"])
+def test_windows_of_all_groups_fire_by_their_end(kind: str) -> None:
+    windows, totals = KINDS[kind]
+    task = GroupedWindows(maker(plan_of(windows), totals=totals), ByKey(), event_time=True)
+    events = [(at, Item(key, at)) for at in range(10, 500, 40) for key in "abcdefg"]
+    for _ in task.add(events, 0):
+        pass
+    assert task.count > 3
+    ends = [one.end_ms for one in task.advance(1_000, 0) if isinstance(one, Ready)]
+    assert len(ends) >= 7 * 10
+    assert ends == sorted(ends)
+
+
 def test_what_comes_for_a_window_that_fired_before_its_group_had_tuples_is_late() -> None:
     for totals in (False, True):
         windows = KINDS["tumbling"][0]
