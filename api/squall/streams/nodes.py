@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,9 @@ from squall.streams.functions import Spec
 from squall.streams.values import Layout
 from squall.windows.spec import EventTime, Windows
 from squall_common.component.component import Bolt, ShellBolt, ShellSpout, Spout
+
+RESULTS_LAG_SECS = 0.001
+"""The least lag of windows over results of windows."""
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -114,7 +117,10 @@ class WindowNode(Node):
 
     @property
     def event_time(self) -> EventTime | None:
-        return self.windows.event_time
+        """Results of windows that end together have one time, and may come in several turns: the
+        watermark of windows further on stays before it until later results come."""
+        time = self.windows.event_time
+        return time and replace(time, lag_secs=max(time.lag_secs, RESULTS_LAG_SECS))
 
 
 @dataclass(eq=False, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from tests.support import stream_steps as steps
 from squall import StreamBuilder
 from squall.streams import KeyedStream, Stream
 from squall.testing import TopologyTest
-from squall.windows import session, sliding, tumbling
+from squall.windows import EventTime, Windows, session, sliding, tumbling
 
 EVENTS = [("ann", 5, 1_000), ("bob", 50, 2_000), ("ann", 7, 3_000), ("ann", 1, 61_000)]
 LAST = ("eve", 0, 1_000_000)  # takes the watermark past everything
@@ -196,6 +196,27 @@ def test_windows_in_event_time(build: Any, expected: list[Any]) -> None:
     if len(expected) == 1:
         rows.append(("eve", 0, 2_000_000))  # results of the first windows pass the second's end
     assert answer(builder, rows) == expected
+
+
+@pytest.mark.parametrize(
+    ("first_lag_secs", "windows", "lag_ms"),
+    [
+        (0, tumbling(secs=600), 1),  # results of one end come in several turns
+        (5, tumbling(secs=600), 5_000),
+        (0, tumbling(secs=600, event_time=EventTime(lag_secs=0)), 0),
+    ],
+)
+def test_windows_of_windows_wait_for_results_of_the_same_time(
+    first_lag_secs: float, windows: Windows, lag_ms: int
+) -> None:
+    builder = StreamBuilder()
+    timed = events(builder).event_time(steps.at_of, lag_secs=first_lag_secs)
+    counts = timed.key_by(steps.user_of).window(tumbling(secs=60)).count()
+    counts.window(windows).count().named("answer")
+    bolts = builder.to_topology_builder().build().bolts
+    assert bolts["answer"].conf["topology.bolts.tuple.timestamp.max.lag.ms"] == lag_ms
+    (first,) = (bolt for name, bolt in bolts.items() if name != "answer" and "window" in name)
+    assert first.conf["topology.bolts.tuple.timestamp.max.lag.ms"] == first_lag_secs * 1000
 
 
 @pytest.mark.parametrize(
