@@ -90,14 +90,16 @@ class GroupedWindows:
                 heapq.heappush(due, (ready.end_ms, at, ready, group, outputs))
                 yield Release([])  # all begin before a window fires; one may stop in between
         while due:
-            _, at, ready, group, outputs = due[0]
+            end_ms, at, ready, group, outputs = due[0]
             self._firing = self._groups[group]
             yield ready
-            following = yield from self._to_next_window(group, outputs)
-            if following is None:
-                heapq.heappop(due)
+            for output in outputs:  # (of a group that is dirty by now)
+                if isinstance(output, Ready) and output.end_ms > end_ms:
+                    heapq.heapreplace(due, (output.end_ms, at, output, group, outputs))
+                    break
+                yield output
             else:
-                heapq.heapreplace(due, (following.end_ms, at, following, group, outputs))
+                heapq.heappop(due)
 
     def _to_next_window(
         self, group: int, outputs: Iterator[Output]
