@@ -1119,7 +1119,7 @@ def _numbers(timestamp: Callable[[Tuple], Any], tuples: Sequence[Tuple]) -> list
 
 def _shown(tup: Tuple) -> str:
     """A tuple for the log. Its values are users', and may have a `__repr__` that raises, or be on a
-    disk that cannot be read: a line of the log is no reason to fail a tuple."""
+    disk that cannot be read: a tuple must not fail because of a log line."""
     try:
         return repr(tup)
     except Exception as error:

@@ -73,6 +73,23 @@ def search(count: int, refused_max: int) -> Generator[Part, Exception | None, li
     return found
 
 
+def values_to_put_aside(
+    batch: RowBatch,
+    found: Sequence[Refused],
+    refused_max: int,
+    target: str,
+    aside: str | None,
+    fields: Sequence[str],
+) -> list[tuple[str, int, int, str, str, str]]:
+    """Rows for `REFUSED_COLUMNS` of the table `aside`. Raises RowRefusedError if there is a refused
+    row and no such table, or if there are `refused_max` of them."""
+    if found and aside is None:
+        raise refused_error(batch, found[0], target, fields)
+    if len(found) >= refused_max:
+        raise too_many_error(target, found[-1])
+    return [refused_values(batch, one, target, fields) for one in found]
+
+
 def refused_values(
     batch: RowBatch, one: Refused, target: str, fields: Sequence[str]
 ) -> tuple[str, int, int, str, str, str]:

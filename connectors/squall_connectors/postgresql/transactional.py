@@ -134,7 +134,7 @@ class TransactionalPostgresqlSink(TransactionalSink):
 
     async def _write_or_put_aside(self, cursor: Any, batch: RowBatch, refused_max: int) -> _Found:
         """Write a batch without the rows that are refused, and these to their table. Returns them.
-        Raises RowRefusedError if there is no such table, or they are too many."""
+        Raises RowRefusedError if there is no such table, or if there are too many of them."""
         found: list[Refused]
         search = refused.search(len(batch.rows), refused_max if self._aside is not None else 1)
         try:
@@ -144,14 +144,11 @@ class TransactionalPostgresqlSink(TransactionalSink):
                 part = search.send(await self._write_part(cursor, rows))
         except StopIteration as end:
             found = end.value
-        if not found:
-            return []
-        if self._aside is None:
-            raise refused.refused_error(batch, found[0], self._table, self._fields)
-        if len(found) >= refused_max:
-            raise refused.too_many_error(self._table, found[-1])
-        values = [refused.refused_values(batch, one, self._table, self._fields) for one in found]
-        await cursor.executemany(_insert_into(self._aside), values)
+        values = refused.values_to_put_aside(
+            batch, found, refused_max, self._table, self._aside, self._fields
+        )
+        if self._aside is not None and values:
+            await cursor.executemany(_insert_into(self._aside), values)
         return [(batch, one) for one in found]
 
     async def _write_part(self, cursor: Any, rows: Sequence[Any]) -> Exception | None:

@@ -153,7 +153,7 @@ class TransactionalSqliteSink(TransactionalSink):
         self, connection: sqlite3.Connection, batch: RowBatch, refused_max: int
     ) -> _Found:
         """Write a batch without the rows that are refused, and these to their table. Returns them.
-        Raises RowRefusedError if there is no such table, or they are too many."""
+        Raises RowRefusedError if there is no such table, or if there are too many of them."""
         found: list[Refused]
         search = refused.search(len(batch.rows), refused_max if self._aside is not None else 1)
         try:
@@ -163,17 +163,15 @@ class TransactionalSqliteSink(TransactionalSink):
                 part = search.send(_write_part(connection, self._insert, rows))
         except StopIteration as end:
             found = end.value
-        if not found:
-            return []
-        if self._aside is None:
-            raise refused.refused_error(batch, found[0], self._table, self._fields)
-        if len(found) >= refused_max:
-            raise refused.too_many_error(self._table, found[-1])
-        connection.executemany(
-            f"INSERT INTO {quoted(self._aside)} ({', '.join(REFUSED_COLUMNS)}) "
-            f"VALUES ({', '.join('?' * len(REFUSED_COLUMNS))})",
-            [refused.refused_values(batch, one, self._table, self._fields) for one in found],
+        values = refused.values_to_put_aside(
+            batch, found, refused_max, self._table, self._aside, self._fields
         )
+        if self._aside is not None and values:
+            connection.executemany(
+                f"INSERT INTO {quoted(self._aside)} ({', '.join(REFUSED_COLUMNS)}) "
+                f"VALUES ({', '.join('?' * len(REFUSED_COLUMNS))})",
+                values,
+            )
         return [(batch, one) for one in found]
 
     def _connect(self) -> sqlite3.Connection:

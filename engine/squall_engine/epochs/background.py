@@ -100,7 +100,7 @@ class Background:
         self.warn(error)
 
     def warn(self, error: SquallError) -> None:
-        """Report an error that is no failure of a call."""
+        """Report an error other than that of a failed call."""
         log.warning("checkpoint_failed", topology=self.topology, error=error)
         self._on_failure(error)
 

@@ -1,4 +1,4 @@
-"""What sinks are told to write is looked at where they are made."""
+"""Sinks check the fields and columns that they are given in their constructors."""
 
 from __future__ import annotations
 
