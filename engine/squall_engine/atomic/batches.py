@@ -166,7 +166,7 @@ class AtomicColumns:
         # The lists are the bolt's, which may change them: these stay as they are.
         lists = [column[:] for column in columns]
         view = RowView(columns.source, list(columns), columns.rows, self._tries)
-        error = self._attempt(view, lists, 0, columns.rows, of_all=True)
+        error = self._attempt(view, lists, 0, columns.rows)
         if error is None:
             return
         if columns.rows > 1:
@@ -184,14 +184,14 @@ class AtomicColumns:
         failed = {start + row for row in self._tries.failed or ()}
         for first, end in parts_of(start, stop, failed):
             view = self._view(source, lists, first, end)
-            again = self._attempt(view, lists, first, end, of_all=False)
+            again = self._attempt(view, lists, first, end)
             if again is not None:
                 self._part(source, lists, first, end, again)
 
     def _last_tries(
         self, source: Source, lists: list[list[Any]], row: int, error: Exception
     ) -> Exception | None:
-        self._place(row, row + 1, of_all=False)
+        self._place(row, row + 1)
 
         def execute(_: None) -> None:
             self._execute(self._view(source, lists, row, row + 1))
@@ -202,16 +202,16 @@ class AtomicColumns:
         return RowView(source, [one[start:stop] for one in lists], stop - start, self._tries)
 
     def _attempt(
-        self, view: RowView, lists: list[list[Any]], start: int, stop: int, *, of_all: bool
+        self, view: RowView, lists: list[list[Any]], start: int, stop: int
     ) -> Exception | None:
-        self._place(start, stop, of_all=of_all)
+        self._place(start, stop)
         keys = self._keys(lists, view.source, start, stop)
         return self._tries.attempt(self._execute, view, keys)
 
-    def _place(self, start: int, stop: int, *, of_all: bool) -> None:
+    def _place(self, start: int, stop: int) -> None:
         collector = self.collector
         assert collector is not None
-        collector.first_row, collector.rows, collector.of_all = start, stop - start, of_all
+        collector.first_row, collector.rows = start, stop - start
 
     def _keys(
         self, lists: list[list[Any]], source: Source, start: int, stop: int

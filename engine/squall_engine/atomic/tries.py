@@ -13,8 +13,7 @@ from squall_common.component.collector import (
 )
 from squall_common.names import DEFAULT_STREAM
 from squall_engine.atomic.undo import Undoable
-from squall_engine.core import HotState, Trial, Tuple
-from squall_engine.core.values import checked_origins
+from squall_engine.core import HotState, Trial, Tuple, held_origins
 
 # Between two tries of a tuple. A bolt on the loop holds it meanwhile.
 WAITS_SECS = (0.0, 0.01, 0.05, 0.1)
@@ -200,7 +199,6 @@ class HoldingColumnCollector(HoldingCollector, DelegatingColumnCollector[Tuple])
 
     first_row = 0  # of the batch that the core has, where the rows in execution begin
     rows = 0  # of them
-    of_all = True  # they are all of that batch
 
     def __init__(self, inner: ColumnCollector[Tuple], tries: Holding, arity: Arity) -> None:
         HoldingCollector.__init__(self, inner, tries, arity, names_anchors=True)
@@ -225,12 +223,5 @@ class HoldingColumnCollector(HoldingCollector, DelegatingColumnCollector[Tuple])
         ):
             self._emit_columns(columns, origins, stream)  # likewise
             return
-        chosen = checked_origins(origins, emitted, self.rows)
-        if chosen is None:
-            origins = ()
-        elif not self.of_all:
-            first = self.first_row
-            origins = [first + row for row in chosen]
-        elif origins is not None:
-            origins = list(chosen)
-        held.append((self._emit_columns, (lists, origins, stream)))
+        rows = held_origins(origins, emitted, self.rows, self.first_row)
+        held.append((self._emit_columns, (lists, rows, stream)))

@@ -128,6 +128,7 @@ if TYPE_CHECKING or COMPILED:
         TurnState,
         decode_batches,
         encode_batches,
+        held_origins,
         merge_blocks,
         tick_source,
     )
@@ -165,6 +166,7 @@ else:
         TurnState,
         decode_batches,
         encode_batches,
+        held_origins,
         merge_blocks,
         tick_source,
     )
@@ -223,6 +225,7 @@ __all__ = [
     "decode_batches",
     "draw_steps",
     "encode_batches",
+    "held_origins",
     "merge_blocks",
     "tick_source",
 ]

@@ -55,6 +55,7 @@ __all__ = [
     "TurnState",
     "decode_batches",
     "encode_batches",
+    "held_origins",
     "merge_blocks",
     "tick_source",
 ]
@@ -514,6 +515,9 @@ class ChangeLog:
     def found(self, keys: Collection[Any]) -> Iterator[set[Any]]: ...
     def frames(self, dead: Collection[Any]) -> Iterator[tuple[int, bytes]]: ...
 
+def held_origins(
+    origins: Sequence[int] | None, emitted: int, rows: int, first: int
+) -> list[int]: ...
 def merge_blocks(blocks: list[bytes]) -> tuple[bytes, int] | None: ...
 
 @final

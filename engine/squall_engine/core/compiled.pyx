@@ -155,6 +155,7 @@ __all__ = [
     "TurnState",
     "decode_batches",
     "encode_batches",
+    "held_origins",
     "merge_blocks",
     "tick_source",
 ]

@@ -41,7 +41,8 @@ WORDS = {
     "engine/backpressure": {"backpressure", "model"},
     "engine/build": {"component_conf"},
     "engine/core": {
-        *("core", "core_traces", "grouped", "inbox", "merging", "stale", "table_rows", "tried"),
+        *("columns", "core", "core_traces", "grouped", "inbox", "merging", "stale", "table_rows"),
+        "tried",
     },
     "engine/multilang": {"readers", "serializers"},
     "engine/tasks": {"collectors", "kinds", "turns"},

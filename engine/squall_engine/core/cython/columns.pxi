@@ -402,3 +402,21 @@ cdef class ColumnCalls(CarefulCalls):
         finally:
             self._current = None
         return 0
+
+
+def held_origins(object origins, Py_ssize_t emitted, Py_ssize_t rows, Py_ssize_t first):
+    cdef Py_ssize_t i, origin
+    cdef list held
+    if not PyList_CheckExact(origins) or PyList_GET_SIZE(origins) != emitted:
+        origins = checked_origins(origins, emitted, rows)
+        if origins is None:
+            return []
+    held = list(origins)  # an origin of a class of its own may change them
+    for i in range(len(held)):
+        origin = held[i]
+        if origin < 0 or origin >= rows:
+            checked_origins(held, emitted, rows)
+            raise no_row(origin, rows)
+        if first or not PyLong_CheckExact(held[i]):  # otherwise the number is there already
+            held[i] = first + origin
+    return held

@@ -9,7 +9,7 @@ from squall_common.component.metrics.instruments import Counter
 from squall_engine.core.pure.acking import Ledger, PendingRoots
 from squall_engine.core.pure.bolts import BoltCalls, CarefulCalls
 from squall_engine.core.pure.change_log import ChangeLog
-from squall_engine.core.pure.columns import ColumnCalls, Columns
+from squall_engine.core.pure.columns import ColumnCalls, Columns, held_origins
 from squall_engine.core.pure.emitting import Emitter
 from squall_engine.core.pure.grouped import GroupPacker
 from squall_engine.core.pure.inbox import Inbox
@@ -56,6 +56,7 @@ __all__ = [
     "TurnState",
     "decode_batches",
     "encode_batches",
+    "held_origins",
     "merge_blocks",
     "tick_source",
 ]

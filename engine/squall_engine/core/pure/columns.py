@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from operator import index
 from typing import Any
 
 from squall_common.names import DEFAULT_STREAM
@@ -178,3 +179,11 @@ class ColumnCalls(CarefulCalls):
     def _changed(self) -> None:
         if self._current is None:
             super()._changed()
+
+
+def held_origins(origins: Sequence[int] | None, emitted: int, rows: int, first: int) -> list[int]:
+    """The `origins` of an `emit_columns` that waits for the end of its call, as they are now: rows
+    of the batch of which the bolt has `rows`, from row `first` on; empty: from none. Raises
+    EmitError, and TypeError for what is not a whole number."""
+    chosen = checked_origins(origins, emitted, rows)
+    return [] if chosen is None else [first + index(row) for row in chosen]
