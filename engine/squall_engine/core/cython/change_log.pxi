@@ -179,6 +179,9 @@ cdef inline bint is_packable(object value) except -1:
     return True
 
 
+cdef object NO_VALUE = object()  # of a key that was put before the last snapshot alone
+
+
 cdef inline int set_item(list items, Py_ssize_t at, object value) except -1:
     """`items[at] = value`, where there is one."""
     cdef PyObject* old = PyList_GET_ITEM(items, at)
@@ -191,8 +194,11 @@ cdef inline int set_item(list items, Py_ssize_t at, object value) except -1:
 @cython.final
 cdef class ChangeLog:
     # The keys that have a slot, with their last values: each once, and later than its rows below.
+    # A log begins with the keys of the one before, without values. So most keys are the objects
+    # that the state has, and lie in the processor's cache once instead of twice.
     cdef list keys
     cdef list values
+    cdef Py_ssize_t valued  # keys that have a value
     cdef uint64_t* slots  # by hash: 32 bits of it, and where the key is, plus one; 0: nothing
     cdef Py_ssize_t slot_count
     cdef int shift
@@ -230,7 +236,7 @@ cdef class ChangeLog:
         free(self.slots)
 
     def __len__(self):
-        return PyList_GET_SIZE(self.keys) + self.rows
+        return self.valued + self.rows
 
     cdef int size_slots(self, Py_ssize_t count) except -1:
         cdef uint64_t* slots = <uint64_t*>calloc(count, sizeof(uint64_t))
@@ -281,6 +287,7 @@ cdef class ChangeLog:
                     return False
                 self.keys.append(key)
                 self.values.append(value)
+                self.valued += 1
                 ways[i] = (spread << 32) | <uint64_t>(count + 1)
                 return True
             # This rules out most other keys without a look at them: they lie anywhere in memory.
@@ -289,6 +296,7 @@ cdef class ChangeLog:
                 if same_key(<object>PyList_GET_ITEM(self.keys, at), key):
                     if not is_packable(value):
                         return False
+                    self.valued += PyList_GET_ITEM(self.values, at) == <PyObject*>NO_VALUE
                     set_item(self.values, at, value)
                     return True
         return self.append(key, value, key_count)
@@ -332,10 +340,17 @@ cdef class ChangeLog:
         group.room = room
         return 0
 
-    cdef int expect(self, ChangeLog before) except -1:
-        """It may become as large as the one before, and its groups need not grow until then."""
+    cdef int follow(self, ChangeLog before) except -1:
+        """Be the next log, which has nothing yet: the same keys may be put again, and it may become
+        as large as the one before; its groups need not grow until then."""
         cdef Py_ssize_t mean = before.used // before.group_count
         self.room_first = max(256, mean + mean // 8)
+        if 2 * before.valued < PyList_GET_SIZE(before.keys):
+            return 0  # other keys are put now: these leave their slots
+        self.size_slots(before.slot_count)
+        memcpy(self.slots, before.slots, before.slot_count * sizeof(uint64_t))
+        self.keys = before.keys[:]
+        self.values = [NO_VALUE] * PyList_GET_SIZE(before.keys)
         return 0
 
     cdef int trim(self, Py_ssize_t key_count) except -1:
@@ -403,7 +418,7 @@ cdef class ChangeLog:
                 others.add(key)
         wanted = set(keys)
         for number in range(0, PyList_GET_SIZE(self.keys), LOG_FOUND_AT_ONCE):
-            yield wanted.intersection(self.keys[number:number + LOG_FOUND_AT_ONCE])
+            yield wanted.intersection(self.valued_keys(number, number + LOG_FOUND_AT_ONCE))
         some = set()
         for number in range(self.group_count) if others else sorted(by_group):
             looked_at += self.groups[number].rows
@@ -417,6 +432,11 @@ cdef class ChangeLog:
                 yield some
                 some = set()
         yield some
+
+    cdef list valued_keys(self, Py_ssize_t start, Py_ssize_t end):
+        """Those that have a value, of the keys in this range."""
+        keys, values = self.keys[start:end], self.values[start:end]
+        return [key for key, value in zip(keys, values) if value is not NO_VALUE]
 
     cdef int find_in(self, LogGroup* group, dict asked, set some, _RowTable table) except -1:
         """Add those keys that a group has, by their packed bytes, to `some`."""
@@ -516,7 +536,7 @@ cdef class ChangeLog:
 
     cdef int pack_some(self, GroupPacker packer, Py_ssize_t start, Py_ssize_t count, dead) except -1:
         cdef Py_ssize_t i, ahead, end = min(start + count, PyList_GET_SIZE(self.keys))
-        cdef object key
+        cdef object key, value
         for i in range(start, end):
             # They lie anywhere in memory: the processor fetches some at once.
             ahead = min(i + LOG_AHEAD, end - 1)
@@ -524,6 +544,7 @@ cdef class ChangeLog:
             prefetch(<const char*>PyList_GET_ITEM(self.keys, ahead) + 64)
             prefetch(PyList_GET_ITEM(self.values, ahead))
             key = <object>PyList_GET_ITEM(self.keys, i)
-            if not dead or key not in dead:
-                packer.add_row(key, <object>PyList_GET_ITEM(self.values, i))
+            value = <object>PyList_GET_ITEM(self.values, i)
+            if value is not NO_VALUE and (not dead or key not in dead):
+                packer.add_row(key, value)
         return 0

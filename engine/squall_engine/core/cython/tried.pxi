@@ -152,7 +152,7 @@ cdef class HotState:
 
     def renew(self, dict changed not None, Py_ssize_t groups):
         cdef ChangeLog log = ChangeLog(groups)
-        log.expect(self.log)
+        log.follow(self.log)
         self.changed = changed
         self.log = log
         return log

@@ -8,7 +8,8 @@ references behind them. That is why a log is no dict, which costs a put of one o
 more than all else does.
 
 The log leaves out rows that were replaced when it has twice as many as the state has keys, or when
-those of some groups show that about a third of all are. The reference needs none of that.
+those of some groups show that about a third of all are. It begins with the table of the log before,
+without values, unless less than half of that was put again. The reference needs none of that.
 """
 
 from __future__ import annotations

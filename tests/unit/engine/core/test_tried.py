@@ -318,6 +318,25 @@ def test_a_log_of_keys_that_nearly_all_differ_is_not_looked_through_again(core: 
 
 
 @pytest.mark.parametrize("core", cores)
+def test_a_log_has_only_what_was_put_since_the_one_before(core: ModuleType) -> None:
+    """Although it begins with the keys of that one, if most of them were put again."""
+    task, count = Task(core, batches=False), 40_000
+    turns = [range(count), range(0, count, 2), range(1, count, 100), range(count, 2 * count), [7]]
+    for turn, keys in enumerate([*turns, range(3, 100_000), range(5), range(50_000)]):
+        for key in keys:
+            # Every tenth is one that a log cannot have as a row.
+            put_alone(task, key, turn if key % 10 else 2**70 + turn)
+        log = task.inner._delta.log
+        assert log is not None
+        asked = {7, 8, count + 1, count + 3, 99_999}
+        assert set().union(*log.found(asked)) == {key for key in asked if key in keys}
+        assert len(log) == len([key for key in keys if key % 10])
+        changes = task.inner.snapshot(turn + 1)
+        assert restored(changes) == {key: turn if key % 10 else 2**70 + turn for key in keys}
+        task.inner.completed(turn + 1)
+
+
+@pytest.mark.parametrize("core", cores)
 def test_a_log_knows_its_keys_however_they_are_kept(core: ModuleType) -> None:
     """In its table, and as rows; also those that are equal to one of another type."""
     count = 150_000
