@@ -58,7 +58,12 @@ $(DEV_STAMP): $(SOURCES)
 demo: $(STAMP) ## Word count on a real cluster of processes on this machine, checked
 	$(BIN)/python deploy/demo.py
 
-test: $(STAMP) ## Run all tests that this machine can run, as CI does
+# Nothing to do for modules that are compiled as they are now.
+.PHONY: modules
+modules: $(STAMP)
+	@$(BIN)/python hatch_build.py
+
+test: modules ## Run all tests that this machine can run, as CI does
 	$(BIN)/python tests/run_all.py
 
 test-compose: $(STAMP) ## Test the cluster of deploy/compose in containers (needs Docker, or root to start it)

@@ -1,6 +1,6 @@
-"""Compiles the core (engine/squall_engine/core/compiled.pyx, and the parts that it includes), and
-the memory that workers of one host share (worker/squall_worker/transport/ring/memory.pyx), where
-there is a C compiler.
+"""Compiles the core (engine/squall_engine/core/compiled.pyx, and the parts that it includes), the
+memory that workers of one host share (worker/squall_worker/transport/ring/memory.pyx), and the
+modules of `squall_common.daemon.compiled_modules`, where there is a C compiler.
 
 Run by hatchling for every wheel, editable ones too. Where it cannot compile it says so in a line
 and leaves a wheel of Python alone, which runs the same code uncompiled. SQUALL_BUILD=pure leaves
@@ -9,15 +9,17 @@ the compiler alone; SQUALL_BUILD=compiled makes a failure an error.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
+import json
 import os
 import runpy
 import shutil
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,16 @@ PARTS = "cython/*.pxi"  # which the source includes; beside it
 FORMAT = SOURCE.with_name("wire_format.py")
 RING_MODULE = "squall_worker.transport.ring.memory"
 RING_SOURCE = Path("worker/squall_worker/transport/ring/memory.pyx")
+MODULES = Path("common/squall_common/daemon/compiled_modules.py")
+# Nothing but what they declare is known of other modules: that, and no error in them, counts.
+_MYPY = """\
+[mypy]
+explicit_package_bases = true
+follow_imports = silent
+ignore_missing_imports = true
+mypy_path = {path}
+cache_dir = {cache}
+"""
 
 
 class CompiledCore(BuildHookInterface):  # type: ignore[misc]
@@ -54,6 +66,15 @@ class CompiledCore(BuildHookInterface):  # type: ignore[misc]
                 "will not share memory"
             )
             return
+        try:
+            targets += put_modules(root)
+        except Exception as error:
+            if wanted == "compiled":
+                raise
+            self.app.display_warning(
+                f"squall: the engine's modules are not compiled ({_first_line(error)}); they will "
+                "run in Python"
+            )
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
         if version != "editable":
@@ -106,6 +127,100 @@ def compile_ring(
     )
 
 
+def put_modules(root: Path) -> list[Path]:
+    """Compile the modules of the checkout, unless there are those of these sources; returns the
+    files that belong to them. What was made of other sources is removed. Raises whatever went
+    wrong."""
+    about = runpy.run_path(str(root / MODULES))
+    folders = {
+        path.name: path for path in root.glob("*/squall*") if (path / "__init__.py").exists()
+    }
+    sources = sorted(_sources_of(about["MODULES"], folders))
+    digest = about["digest"](folders[one.split("/")[0]] / one.partition("/")[2] for one in sources)
+    home = folders[about["HOME"]] / about["FOLDER"]
+    place = home / digest
+    names = [about["file_name"](name) for name in (*about["MODULES"], about["LIBRARY"])]
+    targets = [place / name for name in (*names, about["MADE_OF"])]
+    if not all(target.is_file() for target in targets):
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory() as folder:
+            for made in compile_modules(root, about, Path(folder)):
+                _put(made, place / made.name)
+            # Last: without it the others are not looked at.
+            made_of = Path(folder, about["MADE_OF"])
+            made_of.write_text(json.dumps({"digest": digest, "sources": sources}, indent=1))
+            _put(made_of, place / made_of.name)
+    for other in home.iterdir():
+        if other != place:
+            shutil.rmtree(other, ignore_errors=True)
+    return targets
+
+
+def compile_modules(root: Path, about: Mapping[str, Any], folder: Path) -> Iterator[Path]:
+    """Compile the modules into `folder`; yields the extension modules, each named as it must be.
+    Raises whatever went wrong."""
+    packages = sorted({path.parent for path in root.glob("*/squall*/__init__.py")})
+    path = ":".join(sorted({package.parent.name for package in packages}))
+    config = folder / "mypy.ini"
+    config.write_text(_MYPY.format(path=path, cache=folder / "cache"))
+    homes = {package.name: package.parent.name for package in packages}
+    files = [
+        f"{homes[module.partition('.')[0]]}/{module.replace('.', '/')}.py"
+        for module in about["MODULES"]
+    ]
+    with contextlib.chdir(root), _quiet():
+        from mypyc.build import mypycify
+        from setuptools import Distribution
+
+        extensions = mypycify(
+            ["--config-file", str(config), *files],
+            opt_level="2",
+            debug_level="0",
+            target_dir=str(folder / "c"),
+            group_name=about["GROUP"],
+        )
+        distribution = Distribution({"name": "squall-modules", "ext_modules": extensions})
+        command: Any = distribution.get_command_obj("build_ext")
+        command.build_lib = str(folder / "lib")
+        command.build_temp = str(folder / "temp")
+        command.parallel = os.cpu_count() or 1
+        distribution.run_command("build_ext")
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    for name in (*about["MODULES"], about["LIBRARY"]):
+        made = folder / "lib" / Path(*name.split(".")).with_suffix(suffix)
+        yield made.rename(folder / about["file_name"](name))
+
+
+def _sources_of(modules: Sequence[str], folders: Mapping[str, Path]) -> set[str]:
+    """The sources that the compiled form of these modules depends on, as PACKAGE/...: their own,
+    and those of the modules that they import, whose types they rely on."""
+    found = set()
+    for module in modules:
+        (source,) = _files_of(module, folders)
+        found.add(source)
+        package, _, rest = source.partition("/")
+        for node in ast.walk(ast.parse((folders[package] / rest).read_bytes())):
+            if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                for name in (node.module, *(f"{node.module}.{one.name}" for one in node.names)):
+                    found.update(_files_of(name, folders))
+    return found
+
+
+def _files_of(module: str, folders: Mapping[str, Path]) -> list[str]:
+    """The sources of a module of ours, as PACKAGE/...; those of a package include what its compiled
+    modules declare. Of any other name: none."""
+    package, *rest = module.split(".")
+    if package not in folders:
+        return []
+    base = folders[package].joinpath(*rest)
+    candidates = (base.with_suffix(".py"), base.with_suffix(".pyi"), base / "__init__.py")
+    files = [
+        *filter(Path.is_file, candidates),
+        *(sorted(base.glob("*.pyi")) if base.is_dir() else ()),
+    ]
+    return [Path(package, file.relative_to(folders[package])).as_posix() for file in files]
+
+
 def _compile(
     module: str,
     package: Path,
@@ -149,7 +264,10 @@ def _compile(
 
 def _put_beside(source: Path, made: Path) -> Path:
     """Put a module beside its source; returns where it is."""
-    target = source.with_name(made.name)
+    return _put(made, source.with_name(made.name))
+
+
+def _put(made: Path, target: Path) -> Path:
     # Written beside it and renamed: a worker may have the old one mapped.
     fresh = target.with_name(f".{made.name}.{os.getpid()}")
     shutil.copy(made, fresh)
@@ -183,3 +301,12 @@ def _quiet() -> Any:
 
 def _first_line(error: BaseException) -> str:
     return (str(error) or type(error).__name__).splitlines()[0]
+
+
+if __name__ == "__main__":  # the modules alone, as `make test` wants them
+    try:
+        put_modules(Path(__file__).resolve().parent)
+    except Exception as problem:
+        print(
+            f"The engine's modules are not compiled ({_first_line(problem)}): they run in Python."
+        )

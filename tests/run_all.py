@@ -152,6 +152,11 @@ ENGINE_TESTS = (
     "tests/unit/squall/test_local.py",
     "tests/unit/common/component/test_groupings.py",
 )
+TRANSPORT_TESTS = (
+    "tests/unit/worker/transport",
+    "tests/component/worker/transport",
+    "tests/property/worker/transport",
+)
 
 STAGES = (
     Stage(
@@ -167,14 +172,14 @@ STAGES = (
     Stage("component", (_pytest("-q", "-n", "2", "tests/component"),), 105),
     # Checks of security taken away, a few with each commit: the test of each must fail.
     Stage("mutations", ((sys.executable, "-m", "tests.mutations", "--commit", "12"),), 40),
-    # What the compiled core replaces, once more in Python.
+    # What the compiled core and the compiled modules replace, once more in Python.
     Stage(
         "pure",
         (
             (
                 "env",
                 "SQUALL_CORE=pure",
-                *_pytest("-q", "-n", "2", *ENGINE_TESTS),
+                *_pytest("-q", "-n", "2", *ENGINE_TESTS, *TRANSPORT_TESTS),
             ),
         ),
         90,

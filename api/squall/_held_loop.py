@@ -31,6 +31,14 @@ _LOOKS_MAX = 10
 # To open a component may take long, as to load a model does. A cluster waits that long for a worker
 # to start (nimbus.task.launch.secs).
 _START_LOOKS_MAX = 120
+# What `squall_engine.engine.Engine.start` calls: it has no frame where it is compiled.
+_STARTING = frozenset(
+    {
+        ("squall_engine.build.build", "build_task"),
+        ("squall_engine.build.build", "open_task"),
+        ("squall_engine.epochs.driver", "restore"),
+    }
+)
 _EXIT_STATUS = 1
 _OURS = frozenset({"squall", "squall_common", "squall_engine", "asyncio", "uvloop"})
 # A person may look around in a call for any time.
@@ -128,7 +136,7 @@ def _call_in(stack: list[FrameType]) -> FrameType | None:
 
 def _is_starting(stack: list[FrameType]) -> bool:
     """Whether components are opened."""
-    return any(_at(frame) == ("squall_engine.engine", "start") for frame in stack)
+    return any(_at(frame) in _STARTING for frame in stack)
 
 
 def _is_debugged(stack: list[FrameType]) -> bool:

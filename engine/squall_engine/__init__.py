@@ -2,3 +2,7 @@
 
 Programs that run tasks use `squall_engine.embed`, and `squall_engine.transport` to connect workers.
 """
+
+from squall_common.daemon import compiled_modules
+
+compiled_modules.prefer()

@@ -39,6 +39,7 @@ from squall_common.component.context import (
 from squall_common.component.refusals import refuse
 from squall_common.component.shared_threads import SharedThreads
 from squall_common.component.state import KeyValueState
+from squall_common.daemon import compiled_modules
 from squall_common.daemon.clock import Clock, SystemClock
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError, describe
@@ -123,20 +124,20 @@ class Engine:
     loop's thread, except `wake`; any thread may call it, and may read `turn_started`.
     """
 
-    turn_started: float | None = None
+    turn_started: float | None
     """Clock.monotonic() when the current turn began; None between turns. For the heartbeat
     thread: turn age = monotonic() - turn_started."""
 
-    receive_metrics: Callable[[bytes], None] | None = None
+    receive_metrics: Callable[[bytes], None] | None
     """Called with each METRICS section from another worker."""
 
-    receive_epochs: Callable[[WorkerSlot, bytes], None] | None = None
+    receive_epochs: Callable[[WorkerSlot, bytes], None] | None
     """Called with each EPOCHS section from another worker that is not for the fence."""
 
-    after_turn: Callable[[], None] | None = None
+    after_turn: Callable[[], None] | None
     """Called after each turn, and at the end, while an embedder waits (see `embed`)."""
 
-    fatal: BaseException | None = None
+    fatal: BaseException | None
     """The error that the engine died of, once `on_fatal` was called with it."""
 
     def __init__(
@@ -155,6 +156,8 @@ class Engine:
         in hand; `before` has the notes of its predecessor in this slot.
 
         Raises SquallError for a component that no worker can run (Java bytes)."""
+        self.turn_started = self.receive_metrics = self.receive_epochs = None
+        self.after_turn = self.fatal = None
         prepared, conf = settings.prepared, settings.conf
         topology, topology_id = prepared.topology, settings.topology_id
         self.plan = Plan(
@@ -368,7 +371,9 @@ class Engine:
         self._happened(EngineEvent.TASKS_OPENED)
         if self.states is not None:
             self.states.begin(self._call_later)
-        log.info("engine_started", core=core.NAME, tasks=len(self.plan.local_tasks))
+        modules = "compiled" if compiled_modules.are_used() else "python"
+        tasks = len(self.plan.local_tasks)
+        log.info("engine_started", core=core.NAME, modules=modules, tasks=tasks)
         if self._transport is not None:
             self._transport.set_wakeup(self._on_arrival, self)
         self._apply_active()

@@ -27,6 +27,14 @@ from tests.support.devcluster import ROOT, wait_empty
 from tests.support.pages import Session, blocks, commands, reader_environment
 
 from squall_cli.cluster.zookeeper import find_classpath
+from squall_common.daemon.compiled_modules import (
+    FOLDER,
+    HOME,
+    LIBRARY,
+    MADE_OF,
+    MODULES,
+    file_name,
+)
 
 pytestmark = [pytest.mark.install, pytest.mark.timeout(400)]
 
@@ -252,7 +260,11 @@ def test_the_sdist_and_the_checkout_make_the_same_wheel(
     if compiler() is None:
         assert not extra
     else:
-        core, ring = sorted(extra)
+        modules = {name for name in extra if name.startswith(f"{HOME}/{FOLDER}/")}
+        assert {name.rpartition("/")[2] for name in modules} == {
+            MADE_OF, *map(file_name, (*MODULES, LIBRARY))
+        }  # fmt: skip
+        core, ring = sorted(extra - modules)
         assert core.startswith("squall_engine/core/compiled.")
         assert ring.startswith("squall_worker/transport/ring/memory.")
         assert {core[-3:], ring[-3:]} == {".so"}

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tests.support.validated_engine import ValidatedEngine
+from tests.support.validated_engine import ValidatedEngine, contradictions_of
 
 from squall.testing.topologies import _VirtualLoop
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.daemon.clock import ManualClock
 from squall_common.topology.model import Executor, Topology, WorkerSlot
 from squall_common.topology.prepared import PreparedTopology, prepare
-from squall_engine.embed import EngineCallbacks, EngineSettings
+from squall_engine.embed import EmbeddedEngine, EngineCallbacks, EngineSettings
 from squall_engine.transport import Arrival, Grant
 
 NO_CALLBACKS = EngineCallbacks()
@@ -167,7 +167,7 @@ class EngineCluster:
 
     def _make(
         self, index: int, executors: list[Executor], prepared: PreparedTopology
-    ) -> ValidatedEngine:
+    ) -> EmbeddedEngine:
         slot = self.slots[index]
         self.network.ends[slot] = self.network.end(slot, self.clock)
         settings = EngineSettings(
@@ -222,7 +222,8 @@ class EngineCluster:
         async def stop() -> None:
             for engine in self.engines:
                 await engine.stop(0)
-                assert not engine.contradictions, engine.contradictions[0]
+                found = contradictions_of(engine)
+                assert not found, found[0]
 
         try:
             self.run(stop())

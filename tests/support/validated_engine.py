@@ -1,4 +1,7 @@
-"""Engines whose state is checked after everything that happens to them."""
+"""Engines whose state is checked after everything that happens to them.
+
+The methods of a compiled class cannot be replaced, nor can it be derived from: those engines are
+checked where `contradictions_of` is called. The stage `pure` runs the same tests in Python."""
 
 from __future__ import annotations
 
@@ -7,8 +10,14 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from squall_common.daemon import compiled_modules
 from squall_common.daemon.output.story import ContradictionError
 from squall_engine.embed import EmbeddedEngine
+
+COMPILED = compiled_modules.are_used()
+replaces_methods = pytest.mark.skipif(COMPILED, reason="the stage `pure` runs it in Python")
 
 # What is called from outside, the event loop's callbacks included; not `wake` and `die`, which
 # other threads call.
@@ -19,14 +28,16 @@ _EVENTS = (
 )  # fmt: skip
 
 
-class ValidatedEngine(EmbeddedEngine):
+class CheckedEngine(EmbeddedEngine):
     """`contradictions` are what `validate` has found: the loop only logs what its callbacks
     raise."""
 
+    contradictions: list[ContradictionError]
+    validations = 0
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.contradictions: list[ContradictionError] = []
-        self.validations = 0
+        self.contradictions = []
 
     def check(self) -> None:
         self.validations += 1
@@ -40,7 +51,7 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
     if inspect.iscoroutinefunction(method):
 
         @functools.wraps(method)
-        async def call_async(self: ValidatedEngine, *args: Any, **kwargs: Any) -> Any:
+        async def call_async(self: CheckedEngine, *args: Any, **kwargs: Any) -> Any:
             try:
                 return await method(self, *args, **kwargs)
             finally:
@@ -49,7 +60,7 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
         return call_async
 
     @functools.wraps(method)
-    def call(self: ValidatedEngine, *args: Any, **kwargs: Any) -> Any:
+    def call(self: CheckedEngine, *args: Any, **kwargs: Any) -> Any:
         result = method(self, *args, **kwargs)
         self.check()
         return result
@@ -57,5 +68,19 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-for _name in _EVENTS:
-    setattr(ValidatedEngine, _name, _checked(getattr(EmbeddedEngine, _name)))
+ValidatedEngine: type[EmbeddedEngine] = EmbeddedEngine
+if not COMPILED:
+    ValidatedEngine = CheckedEngine
+    for _name in _EVENTS:
+        setattr(CheckedEngine, _name, _checked(getattr(EmbeddedEngine, _name)))
+
+
+def contradictions_of(engine: EmbeddedEngine) -> list[ContradictionError]:
+    """What has been found so far."""
+    if isinstance(engine, CheckedEngine):
+        return engine.contradictions
+    try:
+        engine.validate()
+    except ContradictionError as error:
+        return [error]
+    return []

@@ -64,7 +64,7 @@ _LONG_TURN = 20
 Follow = Callable[[Edge, OutgoingEdge], TupleBuffer]
 
 
-class CycleOverflowError(RuntimeError):
+class CycleOverflowError(Exception):
     """The bolts of a cycle emit more tuples into it than they finish."""
 
 

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.effort import examples
 from tests.support.engine_cluster import MemoryTransport, Network
-from tests.support.validated_engine import ValidatedEngine
+from tests.support.validated_engine import ValidatedEngine, contradictions_of
 
 from squall import Bolt, Spout, TopologyBuilder
 from squall.testing.topologies import _VirtualLoop
@@ -29,7 +29,7 @@ from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.daemon.clock import ManualClock
 from squall_common.topology.model import Executor, WorkerSlot
 from squall_common.topology.prepared import prepare
-from squall_engine.embed import EngineSettings
+from squall_engine.embed import EmbeddedEngine, EngineSettings
 
 CHILDREN = 3
 MESSAGES = 120
@@ -122,7 +122,7 @@ class Cluster:
         self.seed = seed
         self.clock = ManualClock()
         self.loop = _VirtualLoop(self.clock)
-        self.engines: dict[WorkerSlot, ValidatedEngine] = {}
+        self.engines: dict[WorkerSlot, EmbeddedEngine] = {}
         self.placed: dict[WorkerSlot, list[Executor]] = {}
         self.starts = 0
 
@@ -169,7 +169,8 @@ class Cluster:
         users = engine.users()
         for user in users:
             user.alive = False
-        assert not engine.contradictions, engine.contradictions[0]
+        found = contradictions_of(engine)
+        assert not found, found[0]
         end = self.network.ends.pop(slot)  # what is on its way to it is lost
         if not well:
             end.send = _nowhere  # type: ignore[method-assign]

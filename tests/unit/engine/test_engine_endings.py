@@ -11,6 +11,7 @@ import time
 import pytest
 from tests.support import engine_components as c
 from tests.support.engine_cluster import EngineCluster
+from tests.support.validated_engine import replaces_methods
 
 from squall import Bolt, Spout, TopologyBuilder
 from squall.testing import TopologyTest
@@ -205,6 +206,7 @@ def test_acks_in_cleanup_are_sent():
         assert sorted(c.LOG["acked"]) == [0, 1, 2, 3, 4]
 
 
+@replaces_methods
 def test_tuples_that_arrive_as_a_worker_stops_are_left_to_the_next():
     """Taken and not executed it would be lost until its timeout."""
     with two_workers(c.Collect(), acker=0) as cluster:
@@ -479,6 +481,7 @@ def fail_soon(cluster):
     assert sorted(c.LOG["failed"]) == [0, 1, 2, 3, 4]
 
 
+@replaces_methods
 @pytest.mark.parametrize("moved", ["end", "__acker"])
 def test_tuples_for_the_wrong_worker_fail_at_once(moved):
     """A route was stale: who sent it will not send it again."""

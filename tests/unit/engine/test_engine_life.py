@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.engine_cluster import EngineCluster
+from tests.support.validated_engine import COMPILED, contradictions_of
 
 from squall import Bolt, Spout, TopologyBuilder
 from squall_common.daemon.output.story import ContradictionError, IllegalEventError
@@ -124,7 +125,7 @@ def test_an_engine_goes_through_its_states():
     with cluster:
         assert engine.state is S.RUNNING
         cluster.run_for(1)
-        assert engine.validations > 10
+        assert COMPILED or engine.validations > 10
     assert engine.state is S.STOPPED
 
 
@@ -136,7 +137,7 @@ def test_a_start_that_fails_closes_the_components_and_a_stop_adds_nothing():
     assert engine.state is S.STOPPED
     cluster.run(engine.stop(0))
     cluster.loop.close()
-    assert not engine.contradictions
+    assert not contradictions_of(engine)
 
 
 def test_a_stop_during_the_start_ends_the_start():

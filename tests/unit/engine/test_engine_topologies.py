@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 from tests.support import engine_components as c
+from tests.support.validated_engine import replaces_methods
 
 from squall import Spout, SquallError, TopologyBuilder
 from squall.testing import TopologyTest
@@ -321,6 +322,7 @@ def test_an_async_spout_emits():
         assert sorted(c.LOG["acked"]) == list(range(20))
 
 
+@replaces_methods
 def test_an_async_spout_that_waits_leaves_the_engine_idle(monkeypatch):
     """What it waited for the last time is no reason to take a turn each millisecond."""
 

@@ -27,6 +27,7 @@ OURS |= {file.stem for folder in _BESIDE for file in (ROOT / folder).rglob("*.py
 _IMPORT = re.compile(r"^ *(?:import|from) ([a-zA-Z_]\w*)(?=[.\w]*(?: import | as |,|  #|$))", re.M)
 # Distributions whose modules have other names.
 MODULES = {
+    "mypy": {"mypyc"},
     "pynacl": {"nacl"},
     "pytest-timeout": {"pytest_timeout"},
     "pyyaml": {"yaml"},
@@ -49,7 +50,6 @@ RUN = {
     "moto": ("tests/support/moto_server.py", '"moto.server"'),
     "py-spy": ("common/squall_common/config/options/declared/node.py", '"py-spy"'),
     "editables": ("hatch_build.py", "editable"),  # hatchling's, for editable wheels
-    "mypy": ("pyproject.toml", "[tool.mypy]"),
     "pip-audit": ("deploy/supply/audit.py", '"pip_audit"'),
     "ruff": ("pyproject.toml", "[tool.ruff]"),
     "pytest-asyncio": ("pyproject.toml", "asyncio_mode"),

@@ -60,7 +60,7 @@ NODE_BYTES_MAX = 255
 
 _HEADER = struct.Struct("<2sBBBBH8sQIIQIIQQHHI")
 _SESSIONS = struct.Struct("<QIIQII")
-_SESSIONS_AT = slice(16, 48)
+_SESSIONS_AT, _SESSIONS_END = 16, 48
 _LENGTH = struct.Struct("<I")
 _GRANT = struct.Struct("<iQH")
 GRANTS_MAX = 1024  # in one frame
@@ -223,7 +223,9 @@ class Frame(NamedTuple):
             raise FrameError(66, f"a part of a section in a frame of {section_count} sections")
         try:
             slot, sender, receiver = _names(
-                data[_HEADER.size : _HEADER.size + node_length], port, data[_SESSIONS_AT]
+                data[_HEADER.size : _HEADER.size + node_length],
+                port,
+                data[_SESSIONS_AT:_SESSIONS_END],
             )
         except UnicodeDecodeError:
             raise FrameError(_HEADER.size, "node id is not UTF-8") from None

@@ -624,7 +624,8 @@ class ZmqTransport:
             while link.has_more:
                 data = link.next_data(now)
                 if data is not None:
-                    if not ring.push_data(*data):
+                    sequence, acknowledged, sections = data
+                    if not ring.push_data(sequence, acknowledged, sections):
                         break
                     link.sent_data(now)
                 else:
@@ -698,6 +699,7 @@ class ZmqTransport:
     def _receive_data(self, ring: Incoming, parts: DataParts, now: float) -> bool:
         """Likewise a plain data frame of a ring: nearly all are such."""
         hello, link = ring.hello, ring.link
+        sequence, acknowledged, sections, size = parts
         assert hello is not None
         if link is None:
             peer = self._peers.get(hello.slot)
@@ -705,7 +707,7 @@ class ZmqTransport:
                 link = ring.link = peer.link  # a link that is closed takes its ring with it
         # (A link has other sessions from the moment on at which its peer is replaced.)
         if link is not None and link.sessions[1] == hello.writer:
-            delivered = link.receive_data(*parts, now)
+            delivered = link.receive_data(sequence, acknowledged, sections, size, now)
             if delivered is not None:
                 self._inbox.append((link, delivered))
                 self._inbox_bytes += delivered.size_bytes
@@ -713,7 +715,6 @@ class ZmqTransport:
                 if self._settled is not None:
                     self._settled.set()
                 return False
-        sequence, acknowledged, sections, _ = parts
         frame = Frame(
             Kind.DATA, self._topology, hello.slot, hello.writer, hello.reader,
             sequence, acknowledged, sections=sections,

@@ -102,7 +102,7 @@ def test_a_stuck_bolt_blocks_only_the_tasks_that_feed_it(kind, elsewhere, acked)
     cluster = cluster_of(builder, 2, place, conf)
     engine = cluster.engines[1]
     if kind == "worker":
-        turn, engine._turn = engine._turn, lambda: False
+        may_turn, engine._may_turn = engine._may_turn, lambda: False
     with cluster:
         stopped_at = wait_for_standstill(cluster)
         assert 0 < stopped_at < count / 2
@@ -111,7 +111,7 @@ def test_a_stuck_bolt_blocks_only_the_tasks_that_feed_it(kind, elsewhere, acked)
         p.STUCK.clear()
         p.FREE.set()
         if kind == "worker":
-            engine._turn = turn
+            engine._may_turn = may_turn
         cluster.run_until(lambda: all_seen("stuck", count), 6_000)
         if acked:
             cluster.run_until(lambda: len(p.ACKED) == 2 * count)

@@ -6,6 +6,7 @@ import threading
 import pytest
 from tests.support import engine_components as c
 from tests.support.engine_cluster import EngineCluster
+from tests.support.validated_engine import replaces_methods
 
 from squall import Bolt, LocalCluster, Spout, TopologyBuilder
 from squall_engine.embed import EngineCallbacks
@@ -35,10 +36,22 @@ def idle_topology():
 
 
 def whole_turns(engine):
-    """Counts the whole turns of an engine, from now on."""
+    """Counts the whole turns of an engine, from now on: each settles the trees."""
     turns = []
-    settle = engine._coordinator.settle
-    engine._coordinator.settle = lambda: turns.append(1) or settle()
+    trees = engine._coordinator._trees
+
+    class Counting:
+        def __getattr__(self, name):
+            return getattr(trees, name)
+
+        def __len__(self):
+            return len(trees)
+
+        def settle(self):
+            turns.append(1)
+            return trees.settle()
+
+    engine._coordinator._trees = Counting()
     return turns
 
 
@@ -70,6 +83,7 @@ class Sometimes(Spout):
             self.emit([self.asked])
 
 
+@replaces_methods
 def test_no_turn_follows_for_a_spout_that_rests():
     builder = TopologyBuilder()
     builder.spout("numbers", Sometimes())
@@ -144,6 +158,7 @@ def test_a_wake_just_as_a_spout_goes_idle_is_not_lost(kind):
         assert c.LOG["waited"] == [0]
 
 
+@replaces_methods
 def test_a_spout_that_may_not_emit_is_not_polled_a_thousand_times_a_second():
     """Its wait was over, and each timer set another one for now."""
     place = {"numbers": 0, "pass": 1, "__acker": 0}

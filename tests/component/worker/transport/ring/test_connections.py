@@ -13,12 +13,13 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.support import transports
 from tests.support.transports import TransportEnd
 from tests.support.validated import validated_transports
+from tests.support.validated_engine import replaces_methods
 
 from squall_common.security.curve import CurveKey
 from squall_common.topology.model import WorkerSlot
@@ -252,21 +253,26 @@ async def test_an_idle_ring_costs_nothing_and_is_woken_at_once(pair: Pair) -> No
     assert sorted(took)[10] < 0.02, "well below the time of a probe"
 
 
-async def test_a_byte_that_comes_while_rings_are_read_starts_no_second_round(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_byte_that_comes_while_rings_are_read_starts_no_second_round(pair: Pair) -> None:
     a, b = pair
     await wait_until(lambda: a.transport.is_idle and not b.transport._rings_polled)
     rings = b.transport._rings
     assert rings is not None
-    rounds, read = 0, rings.read
+    (ring,) = rings._incoming
+    reader, rounds = ring.reader, 0
 
-    def counted(limit_bytes: int) -> Iterator[tuple[connections.Incoming, Any]]:
-        nonlocal rounds
-        rounds += 1
-        return read(limit_bytes)
+    class Counted:
+        """A round that finds nothing asks once."""
 
-    monkeypatch.setattr(rings, "read", counted)
+        def read_data(self, head: bytes) -> Any:
+            nonlocal rounds
+            rounds += 1
+            return reader.read_data(head)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(reader, name)
+
+    ring.reader = cast(Any, Counted())
     b.transport._poll_rings_soon()
     for _ in range(5):
         rings._on_data()
@@ -276,6 +282,7 @@ async def test_a_byte_that_comes_while_rings_are_read_starts_no_second_round(
     assert rounds == 1
 
 
+@replaces_methods
 async def test_a_frame_that_comes_before_a_late_byte_is_taken_is_not_overlooked(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
