@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import hashlib
+import io
 import json
 import os
 import runpy
@@ -303,10 +304,11 @@ def _first_line(error: BaseException) -> str:
     return (str(error) or type(error).__name__).splitlines()[0]
 
 
-if __name__ == "__main__":  # the modules alone, as `make test` wants them
+if __name__ == "__main__":  # the modules alone, as `make modules` wants them
+    said = io.StringIO()
     try:
-        put_modules(Path(__file__).resolve().parent)
+        with contextlib.redirect_stderr(said):
+            put_modules(Path(__file__).resolve().parent)
     except Exception as problem:
-        print(
-            f"The engine's modules are not compiled ({_first_line(problem)}): they run in Python."
-        )
+        print(said.getvalue(), file=sys.stderr)
+        print(f"The engine's modules are not compiled, and run in Python: {_first_line(problem)}")

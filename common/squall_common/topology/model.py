@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from squall_common.topology import drawing
 
@@ -217,9 +217,9 @@ class Executor:
         return range(self.task_start, self.task_end + 1)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class WorkerSlot:
-    """A place for one worker: a supervisor's id and one of its ports."""
+class WorkerSlot(NamedTuple):
+    """A place for one worker: a supervisor's id and one of its ports. (A tuple, whose hash is not
+    written in Python: workers look their peers up by it, and the scheduler all slots.)"""
 
     node: str
     port: int

@@ -15,9 +15,11 @@ from tests.support.engine_cluster import EngineCluster
 from tests.support.link_network import LinkNetwork
 
 from squall import TopologyBuilder
+from squall_common.topology.model import WorkerSlot
 from squall_engine.backpressure.credit import FLOOR_BYTES, Inflow, Outflow, window_bytes
 from squall_engine.transport import Grant
 
+PEER = WorkerSlot("peer", 1)
 SLICE = 2_048
 COUNT = 60
 
@@ -153,17 +155,17 @@ class Pair:
     def restart(self) -> None:
         self.session += 1
         self.grants.clear()
-        self.out.session_began("peer", [])
-        self.into.session_began("peer", self.session)
-        self.into.set_windows({"peer": dict.fromkeys(self.tasks, self.window)})
+        self.out.session_began(PEER, [])
+        self.into.session_began(PEER, self.session)
+        self.into.set_windows({PEER: dict.fromkeys(self.tasks, self.window)})
 
     def send(self) -> None:
         task = self.rng.choice(self.tasks)
-        allowance = self.out.allowance("peer", task)
+        allowance = self.out.allowance(PEER, task)
         while allowance.left > 0 and self.rng.random() < 0.9:
             size = self.rng.choice([1, 100, 5_000, 300_000])
             allowance.sent += size
-            account = self.into.accounts_of("peer", self.session)[task]
+            account = self.into.accounts_of(PEER, self.session)[task]
             account.received += size
             assert account.waiting < self.window + size
             self.waiting.append((task, account, size))
@@ -180,12 +182,12 @@ class Pair:
         self.rng.shuffle(self.grants)
         for grants in self.grants[: self.rng.randint(0, len(self.grants))]:
             if self.rng.random() < 0.5:
-                self.out.granted("peer", grants)
+                self.out.granted(PEER, grants)
         del self.grants[: self.rng.randint(0, len(self.grants))]
 
     def repeat(self) -> None:
         for _, accounts in self.into.accounts():
-            self.out.granted("peer", [Grant(a.task, a.granted, 0) for a in accounts])
+            self.out.granted(PEER, [Grant(a.task, a.granted, 0) for a in accounts])
 
 
 @settings(max_examples=examples(100), deadline=None)
@@ -202,12 +204,12 @@ def test_credit_is_never_beyond_the_window_and_always_comes_back(
     for step in steps:
         getattr(pair, step)()
         for task in pair.tasks:
-            allowance = pair.out.allowance("peer", task)
-            account = pair.into.accounts_of("peer", pair.session)[task]
+            allowance = pair.out.allowance(PEER, task)
+            account = pair.into.accounts_of(PEER, pair.session)[task]
             assert allowance.limit <= max(account.granted, FLOOR_BYTES)
             assert account.granted <= max(FLOOR_BYTES, account.taken + pair.window)
     while pair.waiting:
         pair.take()
     pair.repeat()
     for task in pair.tasks:
-        assert pair.out.allowance("peer", task).left > 0
+        assert pair.out.allowance(PEER, task).left > 0
