@@ -33,12 +33,14 @@ FORMAT = SOURCE.with_name("wire_format.py")
 RING_MODULE = "squall_worker.transport.ring.memory"
 RING_SOURCE = Path("worker/squall_worker/transport/ring/memory.pyx")
 MODULES = Path("common/squall_common/daemon/compiled_modules.py")
-# Nothing but what they declare is known of other modules: that, and no error in them, counts.
+# Of other modules of ours it counts what they declare, and no error in them. Packages of others are
+# unknown wherever this is built: a build has an environment of its own, without them.
 _MYPY = """\
 [mypy]
 explicit_package_bases = true
 follow_imports = silent
 ignore_missing_imports = true
+no_site_packages = true
 mypy_path = {path}
 cache_dir = {cache}
 """
@@ -173,13 +175,16 @@ def compile_modules(root: Path, about: Mapping[str, Any], folder: Path) -> Itera
         from mypyc.build import mypycify
         from setuptools import Distribution
 
-        extensions = mypycify(
-            ["--config-file", str(config), *files],
-            opt_level="2",
-            debug_level="0",
-            target_dir=str(folder / "c"),
-            group_name=about["GROUP"],
-        )
+        try:
+            extensions = mypycify(
+                ["--config-file", str(config), *files],
+                opt_level="2",
+                debug_level="0",
+                target_dir=str(folder / "c"),
+                group_name=about["GROUP"],
+            )
+        except SystemExit as error:  # it has said on stderr what it has found
+            raise RuntimeError("mypy has found errors in them") from error
         distribution = Distribution({"name": "squall-modules", "ext_modules": extensions})
         command: Any = distribution.get_command_obj("build_ext")
         command.build_lib = str(folder / "lib")

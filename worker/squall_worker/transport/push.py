@@ -4,7 +4,7 @@ same host perhaps a ring."""
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import zmq
 
@@ -34,7 +34,8 @@ _HEARTBEAT_MS = 5_000
 _HEARTBEAT_TIMEOUT_MS = 30_000
 
 Address = tuple[str, int]
-Sockets = zmq.Context[zmq.Socket[bytes]]  # what makes sockets: ZeroMQ's context, or a simulation's
+# What makes sockets: ZeroMQ's context, or a simulation's.
+Sockets: TypeAlias = zmq.Context[zmq.Socket[bytes]]
 
 
 class Connection(enum.Enum):
