@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from squall.windows.bolt import millis_of
+from squall.windows.reading import millis_of
 
 if TYPE_CHECKING:
     from squall.windows.bolt import WindowedBolt

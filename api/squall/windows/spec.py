@@ -328,3 +328,10 @@ def window_fields(conf: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         for field in (found,) if isinstance(found, str) else found or ():
             if isinstance(field, str):
                 yield field, use
+
+
+def options_of(conf: Mapping[str, Any]) -> TopologyOptions:
+    """Raises ConfigError. Imported here: whoever builds a topology without windows needs none."""
+    from squall_common.config.options.typed import TopologyOptions
+
+    return TopologyOptions.read(dict(conf))

@@ -1,4 +1,4 @@
-"""Windowed bolts with checkpoints. Their shell (`squall.windows.bolt`) adds tuples to windows by
+"""Windowed bolts with checkpoints. Their shell (`squall.windows.shell`) adds tuples to windows by
 itself, and gives what runs the user's code for a window to a `WindowCalls`.
 
 What the windows hold is in the snapshot of their task, so a tuple is acked as soon as it is in

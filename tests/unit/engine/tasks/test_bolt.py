@@ -230,8 +230,8 @@ def test_the_timers_of_a_bolt_that_was_bound_twice_do_not_replace_what_is_left()
 def test_tuples_that_are_acked_in_pieces_are_kept_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     """They came, and their window ended, since the last look at what waits; the bolt is held up
     then by a target that has nothing of theirs."""
-    monkeypatch.setattr("squall.windows.bolt._SLICE_MAX", 11)  # ten results and a piece
-    monkeypatch.setattr("squall.windows.bolt._RELEASED_MAX", 20)
+    monkeypatch.setattr("squall.windows.shell._SLICE_MAX", 11)  # ten results and a piece
+    monkeypatch.setattr("squall.windows.shell._RELEASED_MAX", 20)
     with TopologyTest(topology(), {**CONF, "topology.message.timeout.secs": 6}) as test:
         flow, windows = test._engine._flow, task_of(test, "windows")
         feed(test, ((key % 10, 500 + key) for key in range(100)))
