@@ -9,7 +9,7 @@ DEV_STAMP := $(VENV)/.installed-dev
 BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-compose quick check simulation bench bench-cluster bench-features bench-latency \
+.PHONY: help setup demo modules test test-compose quick check simulation bench bench-cluster bench-features bench-latency \
   bench-idle bench-memory bench-scale bench-scheduling bench-trust bench-encryption bench-multilang bench-windows bench-state \
   bench-streams bench-nexmark bench-nexmark-peers bench-connectors bench-peers bench-spark bench-checkpoints \
   bench-report docs options constraints mutations audit sbom chaos soak format clean
@@ -59,8 +59,7 @@ demo: $(STAMP) ## Word count on a real cluster of processes on this machine, che
 	$(BIN)/python deploy/demo.py
 
 # Nothing to do for modules that are compiled as they are now.
-.PHONY: modules
-modules: $(STAMP)
+modules: $(STAMP) ## Compile the modules of the engine that were changed, which run in Python until then
 	@$(BIN)/python hatch_build.py
 
 test: modules ## Run all tests that this machine can run, as CI does

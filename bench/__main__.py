@@ -129,9 +129,12 @@ def subject(name: str) -> Any:
 
 def machine_line(report: dict[str, Any]) -> str:
     taken = report["taken"]
+    python = f"Python {report['python']}"
+    if report.get("modules") == "python":
+        python += ", the engine's modules not compiled"
     return (
-        f"{report['cores']} cores of {report['processor'] or report['machine']}, Python "
-        f"{report['python']}; {taken['secs']:.0f} s; load {taken['load_before']:.1f} before, "
+        f"{report['cores']} cores of {report['processor'] or report['machine']}, {python}; "
+        f"{taken['secs']:.0f} s; load {taken['load_before']:.1f} before, "
         f"{taken['load_after']:.1f} after; others used {taken['others_percent']:.0f} % of it."
     )
 

@@ -10,13 +10,16 @@ from typing import Any
 
 import psutil
 
+import squall_engine  # noqa: F401 (looks for its compiled modules)
 from bench.processes import cpu_secs
+from squall_common.daemon import compiled_modules
 
 
 def describe() -> dict[str, Any]:
     """The machine and the interpreter, for the report's head."""
     return {
         "python": platform.python_version(),
+        "modules": "compiled" if compiled_modules.are_used() else "python",
         "machine": platform.machine(),
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),

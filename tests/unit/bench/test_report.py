@@ -63,6 +63,13 @@ def test_measurements_are_written_with_the_machine(monkeypatch, tmp_path):
     assert "| Nimbus | 37.0 | 24.0 | 0.10 % | 100 MB, 1 % | yes | 206 |" in page
     assert "2 cores of a processor" in page
     assert "others used 1 %" in page
+    assert "not compiled" not in page
+
+
+def test_a_report_says_that_modules_were_not_compiled(monkeypatch, tmp_path):
+    (tmp_path / "idle.json").write_text(json.dumps(IDLE | {"modules": "python"}))
+    assert write(monkeypatch, tmp_path) == 0
+    assert "the engine's modules not compiled; " in (tmp_path / "page.md").read_text()
 
 
 @pytest.mark.parametrize("text", [None, "no JSON", json.dumps(IDLE | {"benchmark": "scale"})])
