@@ -7,6 +7,7 @@ everything that ever came, and computes each window from its definition.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import subprocess
@@ -379,9 +380,37 @@ def panes_here(case: dict[str, Any], *, aggregate: bool) -> list[list[Any]]:
     return found
 
 
+_BEAM_CASES = 10_000
+_BEAM_BLOCK = 20  # cases with one digest
+# Of Beam's answers, one line for each block of cases, in the order of the seeds. With answers of
+# another version of Beam, the test of its driver shows which cases differ.
+_BEAM_DIGESTS = Path(__file__).parent / "fixtures" / "beam_2.77.0.txt"
+
+
+def digests(answers: Sequence[Any]) -> list[str]:
+    """Of the panes of each step of each case, block by block."""
+    blocks = [answers[first : first + _BEAM_BLOCK] for first in range(0, len(answers), _BEAM_BLOCK)]
+    return [hashlib.sha256(json.dumps(block).encode()).hexdigest()[:16] for block in blocks]
+
+
+def test_random_windows_are_what_apache_beam_answered() -> None:
+    """Its driver answered once, and `make soak` asks it again."""
+    recorded = _BEAM_DIGESTS.read_text().split()
+    assert len(recorded) == _BEAM_CASES // _BEAM_BLOCK
+    cases = [beam_case(random.Random(seed)) for seed in range(_BEAM_CASES)]
+    for aggregate in (False, True):
+        found = digests([panes_here(case, aggregate=aggregate) for case in cases])
+        differ = [
+            f"{block * _BEAM_BLOCK} to {(block + 1) * _BEAM_BLOCK - 1}"
+            for block, (mine, theirs) in enumerate(zip(found, recorded, strict=True))
+            if mine != theirs
+        ]
+        assert not differ, f"aggregate={aggregate}: others than Beam's for a seed of {differ}"
+
+
 @pytest.mark.skipif(not SOAK, reason="make soak: installing Apache Beam takes minutes")
 def test_random_windows_are_those_of_beams_own_trigger_driver() -> None:
-    cases = [beam_case(random.Random(seed)) for seed in range(10_000)]
+    cases = [beam_case(random.Random(seed)) for seed in range(_BEAM_CASES)]
     program = Path(__file__).parent / "beam_panes.py"
     done = subprocess.run(
         [beam_python(), program],
@@ -393,10 +422,13 @@ def test_random_windows_are_those_of_beams_own_trigger_driver() -> None:
     assert done.returncode == 0, done.stderr[-3000:]
     answers = json.loads(done.stdout)
     assert sum(len(panes) for steps in answers for panes in steps) > 50_000
-    for seed, (case, theirs) in enumerate(zip(cases, answers, strict=True)):
-        expected = [sorted([pane[1:] for pane in panes], key=repr) for panes in theirs]
+    theirs = [
+        [sorted([pane[1:] for pane in panes], key=repr) for panes in steps] for steps in answers
+    ]
+    for seed, (case, expected) in enumerate(zip(cases, theirs, strict=True)):
         for aggregate in (False, True):
             assert panes_here(case, aggregate=aggregate) == expected, (seed, aggregate, case)
+    assert digests(theirs) == _BEAM_DIGESTS.read_text().split()
 
 
 # -- batches --
