@@ -372,9 +372,9 @@ def _session(folder: Path, env: Mapping[str, str], other: str) -> Session:
 def _credentials(path: str | None) -> Mapping[str, str]:
     if not path:
         return {}
-    from squall_common.config.properties import read_properties
+    from squall_common.config.properties import read_credentials
 
-    return read_properties(Path(path))
+    return read_credentials(Path(path))
 
 
 def _call(code: Callable[[], None]) -> int:

@@ -50,13 +50,13 @@ def command(
     Nimbus keeps them, and no command prints them. Values on a command line are visible to other
     users of this machine; --file avoids that.
     """
-    from squall_common.config.properties import read_properties
+    from squall_common.config.properties import read_credentials
     from squall_common.security.credentials import check_credentials
     from squall_thrift import storm
 
     if len(pairs) % 2:
         raise click.UsageError(f"{pairs[-1]!r} has no value: give pairs of KEY and VALUE")
-    credentials = {} if path is None else read_properties(path)
+    credentials = {} if path is None else read_credentials(path)
     credentials |= dict(zip(pairs[::2], pairs[1::2], strict=True))
     client = settings.client()
     check_credentials(credentials)

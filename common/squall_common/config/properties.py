@@ -18,6 +18,19 @@ def read_properties(path: Path) -> dict[str, str]:
     return parse_properties(text)
 
 
+def read_credentials(path: Path) -> dict[str, str]:
+    """Credentials of a topology, in a properties file. Raises SquallError, which quotes nothing of
+    the file, also if it is JSON: lines of JSON have keys, too, and these would take the place of
+    the topology's credentials."""
+    found = read_properties(path)
+    if next(iter(found), "").startswith(("{", "[")):
+        raise SquallError(
+            f"{path} holds JSON, not lines of key=value",
+            hint="Write a line for each credential, such as: database.password=...",
+        )
+    return found
+
+
 def parse_properties(text: str) -> dict[str, str]:
     """The pairs of a Java properties file."""
     found = {}

@@ -74,6 +74,17 @@ def test_upload_credentials_joins_a_file_and_the_command_line(
     assert sent.topoOwner == "ann"
 
 
+def test_a_file_of_json_replaces_no_credentials(
+    nimbus: FakeNimbus, command: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "creds.json"
+    file.write_text('{"password": "hunter2"}')
+    status, out, err = command("upload-credentials", "wordcount", "-f", str(file))
+    assert (status, out) == (1, "")
+    assert err.startswith(f"error: {file} holds JSON, not lines of key=value\n")
+    assert not nimbus.called("uploadNewCredentials")
+
+
 def test_no_credentials_change_nothing(nimbus: FakeNimbus, command: Any) -> None:
     assert command("upload-credentials", "w")[0] == 0
     assert command("upload-credentials", "w", "-e")[0] == 1
