@@ -10,6 +10,7 @@ from squall_common.errors import NimbusError
 
 if TYPE_CHECKING:
     from squall_common.client.nimbus import NimbusClient
+    from squall_thrift.client import ThriftApplicationError
 
 T = TypeVar("T")
 
@@ -49,9 +50,24 @@ def ask_nimbus(
     except (storm.InvalidTopologyException, storm.AlreadyAliveException) as error:
         raise NimbusError(_reason(error, f"Nimbus refused {method}")) from error
     except ThriftApplicationError as error:
+        if is_refusal(error):
+            raise NimbusError(error.message) from error
         raise NimbusError(
             f"the call {method} failed in Nimbus: {error}", hint="Nimbus' log has details."
         ) from error
+
+
+def is_refusal(error: ThriftApplicationError) -> bool:
+    """Whether Nimbus understood the call and says why it does not do it, with an exception that
+    Storm's interface does not declare for it. Then the message is for the user, and the log has no
+    more. Failures inside a server, Squall's or Storm's, begin with "internal error"."""
+    from squall_thrift.protocol.messages import ApplicationErrorType
+
+    return (
+        error.type is ApplicationErrorType.INTERNAL_ERROR
+        and error.message != ""
+        and not error.message.lower().startswith("internal error")
+    )
 
 
 def _reason(error: Exception, otherwise: str) -> str:

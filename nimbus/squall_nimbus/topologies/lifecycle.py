@@ -159,17 +159,18 @@ class NoTransitionError(Exception):
     """The event is not allowed in the topology's state; nothing changed."""
 
 
-_EVENT_NAMES: dict[type[Event], str] = {
-    Activate: "activate",
-    Deactivate: "deactivate",
-    Rebalance: "rebalance",
-    DoRebalance: "do-rebalance",
-    Kill: "kill",
-    Remove: "remove",
-    DrainReported: "drain-reported",
-    Drained: "drained",
-    LeadershipGained: "gain-leadership",
-    MonitorDue: "monitor",
+# What an event does to its topology, after "cannot be": for users, and for Nimbus' log.
+_DONE_TO_IT: dict[type[Event], str] = {
+    Activate: "activated",
+    Deactivate: "deactivated",
+    Rebalance: "rebalanced",
+    DoRebalance: "assigned again",
+    Kill: "killed",
+    Remove: "removed",
+    DrainReported: "asked again whether it is drained",
+    Drained: "taken as drained",
+    LeadershipGained: "taken over",
+    MonitorDue: "looked after",
 }
 
 # An effect gets the base, the event and the topology's message timeout in seconds.
@@ -325,8 +326,8 @@ def decide(base: StormBase, event: Event, *, message_timeout_secs: int) -> tuple
     row = TRANSITIONS.get((state, type(event)))
     if row is None:
         raise NoTransitionError(
-            f"no transition for event {_EVENT_NAMES[type(event)]} "
-            f"in status {base.status.name} of topology {base.name!r}"
+            f"topology {base.name!r} cannot be {_DONE_TO_IT[type(event)]} "
+            f"while it is {base.status.name}"
         )
     commands = row[1](base, event, message_timeout_secs)
     for command in commands:

@@ -16,6 +16,7 @@ from squall_cli.main import run
 from squall_cli.programs.history_report import ReportOrder, run_report
 from squall_common.config.options.typed import ClientOptions
 from squall_thrift import storm
+from squall_thrift.client import ApplicationErrorType, ThriftApplicationError
 
 
 def asked(nimbus: FakeNimbus) -> list[tuple[str, tuple[Any, ...]]]:
@@ -405,6 +406,19 @@ def test_a_refusal_is_one_message(
 def test_an_invalid_rebalance_is_one_message(nimbus: FakeNimbus, command: Any) -> None:
     nimbus.answers["rebalance"] = storm.InvalidTopologyException(msg="no component 'x'")
     assert command("rebalance", "wordcount", "-e", "x=2") == (1, "", "error: no component 'x'\n")
+
+
+def test_a_refusal_that_the_interface_does_not_declare_is_only_its_reason(
+    nimbus: FakeNimbus, command: Any
+) -> None:
+    reason = "topology 'wordcount' cannot be rebalanced while it is REBALANCING"
+    nimbus.answers["rebalance"] = ThriftApplicationError(
+        ApplicationErrorType.INTERNAL_ERROR, reason
+    )
+    assert command("rebalance", "wordcount") == (1, "", f"error: {reason}\n")
+    nimbus.answers["setLogConfig"] = storm.NotAliveException(msg="wordcount is not alive")
+    found = command("set_log_level", "wordcount", "-l", "ROOT=INFO")
+    assert found == (1, "", "error: wordcount is not alive\n")
 
 
 def test_a_failure_inside_nimbus_is_one_message(nimbus: FakeNimbus, command: Any) -> None:

@@ -426,9 +426,7 @@ async def test_an_event_that_the_state_does_not_allow_is_refused_by_name(nimbus)
     await nimbus.call("killTopologyWithOpts", "wordcount", storm.KillOptions(wait_secs=3600))
     with pytest.raises(ThriftApplicationError) as caught:
         await nimbus.call("activate", "wordcount")
-    assert caught.value.message == (
-        "no transition for event activate in status KILLED of topology 'wordcount'"
-    )
+    assert caught.value.message == ("topology 'wordcount' cannot be activated while it is KILLED")
 
 
 @pytest.mark.parametrize(

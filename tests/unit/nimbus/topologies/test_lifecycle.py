@@ -81,7 +81,7 @@ def test_every_pair_is_in_the_table_or_refused(state: State, event: Event) -> No
     assert state_of(base) is state
     row = TRANSITIONS.get((state, type(event)))
     if row is None:
-        with pytest.raises(NoTransitionError, match=r"no transition for event \S+ in status"):
+        with pytest.raises(NoTransitionError, match=r"cannot be .+ while it is [A-Z]+$"):
             run(base, event)
         return
     new = after(base, event)
@@ -93,9 +93,7 @@ def test_every_pair_is_in_the_table_or_refused(state: State, event: Event) -> No
 def test_the_refusal_names_event_status_and_topology() -> None:
     with pytest.raises(NoTransitionError) as caught:
         run(KILLED, Activate())
-    assert str(caught.value) == (
-        "no transition for event activate in status KILLED of topology 'wc'"
-    )
+    assert str(caught.value) == ("topology 'wc' cannot be activated while it is KILLED")
 
 
 def test_a_start_makes_an_assignment_and_takes_the_requested_status() -> None:
