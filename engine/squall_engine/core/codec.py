@@ -74,6 +74,12 @@ _SCALARS = frozenset({str, int, float, bool, bytes, type(None)})
 _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
 _MICROSECOND = dt.timedelta(microseconds=1)
 _NO_REGISTRY = "make it a dataclass, or register its type (topology.kryo.register)"
+# Their values look like Python's, and come out of models and frames unnoticed.
+_TO_PYTHON = {
+    "numpy": ".item() of one value or .tolist() of an array",
+    "pandas": ".to_pydatetime() of a Timestamp, .tolist() of a Series or .to_dict() of a DataFrame",
+    "pyarrow": ".as_py() of one value or .to_pylist() of an array",
+}
 
 
 class ValueCodec:
@@ -253,7 +259,7 @@ class ValueCodec:
                 return msgspec.msgpack.Ext(Ext.PICKLE, pickle.dumps(value))
             except Exception as error:
                 raise ValueNotEncodableError(0, path, f"pickle: {error}") from error
-        raise ValueNotEncodableError(0, path, _NO_REGISTRY)
+        raise ValueNotEncodableError(0, path, _advice(cls))
 
     def _sorted(self, items: Iterable[Any]) -> list[Any]:
         """The elements of a set in the order of their encoding, so that equal sets are equal
@@ -331,6 +337,14 @@ class ValueCodec:
 
 def _path(cls: type) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def _advice(cls: type) -> str:
+    """What to do about a value of a class that has no encoding."""
+    library = cls.__module__.partition(".")[0]
+    if library in _TO_PYTHON:
+        return f"emit a value of Python, by {_TO_PYTHON[library]}"
+    return _NO_REGISTRY
 
 
 def _check_importable(cls: type, path: str) -> None:

@@ -126,6 +126,22 @@ def test_a_value_that_cannot_be_sent_is_named_by_place_and_type():
     assert caught.value.kind == "builtins:object"
 
 
+@pytest.mark.parametrize(
+    ("module", "advice"),
+    [
+        ("numpy", "emit a value of Python, by .item() of one value or .tolist() of an array"),
+        ("pandas._libs.tslibs.timestamps", "by .to_pydatetime() of a Timestamp"),
+        ("pyarrow.lib", "by .as_py() of one value or .to_pylist() of an array"),
+        ("pandas_of_mine", "make it a dataclass, or register its type"),
+    ],
+)
+def test_a_refusal_says_how_a_librarys_value_becomes_pythons(module, advice):
+    foreign = type("Foreign", (), {"__module__": module})
+    with pytest.raises(ValueNotEncodableError) as caught:
+        codec.encode_row([[{"mean": foreign()}]])
+    assert advice in caught.value.reason
+
+
 def test_a_value_that_contains_itself_is_refused():
     loop: list = []
     loop.append(loop)
