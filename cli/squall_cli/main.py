@@ -94,6 +94,11 @@ class _Commands(Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[:1] == ["help"]:  # as Storm has it: `storm help`, `storm help jar`
+            if len(args) == 1:
+                click.echo(ctx.get_help())
+                ctx.exit()
+            args = [*args[1:], "--help"]
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             import difflib
 

@@ -17,6 +17,28 @@ def test_an_unknown_command_names_the_nearest(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (["help"], ["--help"]),
+        (["help", "jar"], ["jar", "--help"]),
+        (["help", "blobstore", "cat"], ["blobstore", "cat", "--help"]),
+    ],
+)
+def test_help_is_also_a_command(
+    typed: list[str], meant: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(meant) == 0
+    expected = capsys.readouterr().out
+    assert run(typed) == 0
+    assert capsys.readouterr().out == expected
+
+
+def test_help_for_an_unknown_command_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["help", "lst"]) == 2
+    assert "Did you mean 'list'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         ["kill"],
