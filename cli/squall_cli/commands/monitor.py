@@ -17,6 +17,7 @@ from squall_common.errors import SquallError
 if TYPE_CHECKING:
     from squall_common.client.nimbus import NimbusClient
     from squall_common.config.options.typed import ClientOptions
+    from squall_thrift import storm
 
 _COLUMNS = ("TIME", "STATUS", "COMPONENT", "STREAM", "EXECUTORS", "SECS", "COUNT", "RATE/S")
 _ROW = "{:<8}  {:<11}  {:<20}  {:<12}  {:>9}  {:>6}  {:>12}  {:>12}"
@@ -75,7 +76,9 @@ def command(
     removed.
     """
     client = settings.client()
-    if component is not None and stream is None:
+    if stream is not None:
+        _require_stream(client, topology_name, component, stream)
+    elif component is not None:
         stream = "default"
     before, at = _look(client, topology_name, component, stream, watched)[0], time.monotonic()
     if not as_json:
@@ -111,6 +114,31 @@ def command(
                 )  # fmt: skip
                 click.echo(_ROW.format(*row))
         before = counts
+
+
+def _require_stream(client: ClientOptions, name: str, component: str | None, stream: str) -> None:
+    """Raises SquallError for a stream that the component, or without one any component, does not
+    declare: its figures would be zeros forever. `_look` refuses a component that is not there."""
+
+    async def ask(nimbus: NimbusClient) -> storm.StormTopology:
+        summary = await nimbus.call("getTopologySummaryByName", name)
+        found: storm.StormTopology = await nimbus.call("getTopology", summary.id)
+        return found
+
+    topology = ask_nimbus(client, ask, "getTopology")
+    parts: dict[str, storm.SpoutSpec | storm.Bolt] = {
+        **(topology.spouts or {}),
+        **(topology.bolts or {}),
+    }
+    if component is not None:
+        parts = {one: part for one, part in parts.items() if one == component}
+    declared = {one for part in parts.values() for one in part.common.streams or {}}
+    if parts and stream not in declared:
+        whose = f"topology {name!r}" if component is None else f"component {component!r}"
+        raise SquallError(
+            f"{whose} has no stream {stream!r}",
+            hint=f"It has: {', '.join(sorted(declared)) or 'none'}.",
+        )
 
 
 def _look(

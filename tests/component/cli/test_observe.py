@@ -268,6 +268,29 @@ def test_monitor_names_the_components_if_there_is_no_such_one(command: Any) -> N
     assert "It has: count, lines." in err
 
 
+def test_monitor_names_the_streams_if_there_is_no_such_one(
+    nimbus: FakeNimbus, command: Any
+) -> None:
+    def part(*streams: str) -> storm.ComponentCommon:
+        info = storm.StreamInfo(output_fields=["x"], direct=False)
+        return storm.ComponentCommon(inputs={}, streams=dict.fromkeys(streams, info))
+
+    code = storm.ComponentObject(serialized_java=b"")
+    nimbus.answers["getTopology"] = storm.StormTopology(
+        spouts={"lines": storm.SpoutSpec(spout_object=code, common=part("default", "late"))},
+        bolts={"count": storm.Bolt(bolt_object=code, common=part())},
+        state_spouts={},
+    )
+    once = ("-i", "0.1", "--count", "1")
+    status, out, err = command("monitor", "wordcount", "-m", "lines", "-s", "lat", *once)
+    assert (status, out) == (1, "")
+    assert err == "error: component 'lines' has no stream 'lat'\nhint: It has: default, late.\n"
+    assert command("monitor", "wordcount", "-m", "count", "-s", "late", *once)[0] == 1
+    assert command("monitor", "wordcount", "-s", "lat", *once)[0] == 1
+    assert command("monitor", "wordcount", "-m", "lines", "-s", "late", *once)[0] == 0
+    assert command("monitor", "wordcount", "-s", "late", *once)[0] == 0
+
+
 @pytest.mark.parametrize(
     ("typed", "expected"), [("wo", ["plain,wordcount"]), ("x", []), ("", ["plain,wordcount"])]
 )
