@@ -86,11 +86,11 @@ class LocalTopologies:
     _ERRORS_KEPT = 1_000  # per topology
 
     def __init__(
-        self, conf: Mapping[str, Any] | None = None, *, code_dir: Path | None = None
+        self, conf: Mapping[str, Any] | None = None, *, code_dir: str | Path | None = None
     ) -> None:
         """`conf` overrides the defaults; each topology's own conf overrides `conf`. `code_dir` is
         the unpacked package; shell components run in its `resources/` folder."""
-        self._code_dir = code_dir
+        self._code_dir = None if code_dir is None else Path(code_dir)
         self._conf = {**default_conf(), **(conf or {})}
         # Not from `conf`: a merged configuration holds a cluster's default. A topology's own conf
         # may turn it off.
@@ -366,7 +366,7 @@ class LocalCluster:
     """
 
     def __init__(
-        self, conf: Mapping[str, Any] | None = None, *, code_dir: Path | None = None
+        self, conf: Mapping[str, Any] | None = None, *, code_dir: str | Path | None = None
     ) -> None:
         """`conf` and `code_dir` are those of `LocalTopologies`."""
         self._topologies = LocalTopologies(conf, code_dir=code_dir)

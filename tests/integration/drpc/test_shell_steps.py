@@ -61,7 +61,7 @@ def test_a_shell_bolt_is_a_step(place: str) -> None:
         builder.add_bolt(split(), 2)
     if place != "only":
         builder.add_bolt(Join()).fields("id")
-    with LocalDRPC() as drpc, LocalCluster(code_dir=PACKAGE) as cluster:
+    with LocalDRPC() as drpc, LocalCluster(code_dir=str(PACKAGE)) as cluster:
         conf = {"topology.message.timeout.secs": 600}
         cluster.submit_topology("words", conf, builder.create_local_topology(drpc))
         if place == "only":
