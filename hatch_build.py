@@ -21,6 +21,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -142,21 +143,29 @@ def put_modules(root: Path) -> list[Path]:
     digest = about["digest"](folders[one.split("/")[0]] / one.partition("/")[2] for one in sources)
     home = folders[about["HOME"]] / about["FOLDER"]
     place = home / digest
+    compiler = f"mypy {metadata.version('mypy')}"
     names = [about["file_name"](name) for name in (*about["MODULES"], about["LIBRARY"])]
     targets = [place / name for name in (*names, about["MADE_OF"])]
-    if not all(target.is_file() for target in targets):
+    if not (all(target.is_file() for target in targets) and _is_made_by(targets[-1], compiler)):
         place.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder:
             for made in compile_modules(root, about, Path(folder)):
                 _put(made, place / made.name)
             # Last: without it the others are not looked at.
             made_of = Path(folder, about["MADE_OF"])
-            made_of.write_text(json.dumps({"digest": digest, "sources": sources}, indent=1))
+            entry = {"digest": digest, "sources": sources, "compiler": compiler}
+            made_of.write_text(json.dumps(entry, indent=1))
             _put(made_of, place / made_of.name)
     for other in home.iterdir():
         if other != place:
             shutil.rmtree(other, ignore_errors=True)
     return targets
+
+
+def _is_made_by(made_of: Path, compiler: str) -> bool:
+    """Whether modules were compiled by this version: another one may have mended a defect."""
+    found: Any = json.loads(made_of.read_bytes())
+    return bool(found.get("compiler") == compiler)
 
 
 def compile_modules(root: Path, about: Mapping[str, Any], folder: Path) -> Iterator[Path]:

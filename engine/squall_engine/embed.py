@@ -92,7 +92,7 @@ class EmbeddedEngine(Engine):
     _looks: tuple[Callable[[], None], ...] = ()  # one for each wait
 
     async def run_until(
-        self, condition: Callable[[], bool], *, look_secs: float = _LOOK_SECS
+        self, condition: Callable[[], object], *, look_secs: float = _LOOK_SECS
     ) -> None:
         """Let the engine run until `condition()` is true. The condition is checked on the loop
         after every turn, and every `look_secs` in between: it must be quick, and may raise to end
@@ -137,7 +137,7 @@ class EmbeddedEngine(Engine):
 
     async def run_until_drained(
         self,
-        also: Callable[[], bool] | None = None,
+        also: Callable[[], object] | None = None,
         *,
         calm_secs: float = 0.0,
         activity: Callable[[], object] | None = None,

@@ -19,6 +19,7 @@ from tests.simulation.store import ZOOKEEPER
 from tests.simulation.test_heartbeats import cut_from_nimbus, dead_supervisors
 from tests.simulation.world import World
 from tests.support.effort import ORDERS
+from tests.support.validated_engine import replaces_methods
 
 from squall import Spout
 from squall_common.cluster import codec, paths
@@ -610,6 +611,7 @@ FOUND_BY: dict[str, Script] = {
 }
 
 
+@replaces_methods
 @pytest.mark.parametrize("bug", sorted(BUGS))
 def test_a_planted_bug_is_found(bug: str) -> None:
     """The same stories, with the product broken: the oracle must see it."""

@@ -15,6 +15,7 @@ from unittest import mock
 import pytest
 from tests.simulation.run import simulate
 from tests.simulation.sabotage import BUGS
+from tests.support.validated_engine import replaces_methods
 
 from squall_engine import core
 from squall_worker.transport.link import Link
@@ -32,6 +33,7 @@ print(*(simulate(seed, virtual_secs=120).trace for seed in (1, 7)))
 
 def _traces(hash_seed: str, core_name: str = core.NAME) -> list[str]:
     env = {**os.environ, "PYTHONHASHSEED": hash_seed, "SQUALL_CORE": core_name}
+    env["SQUALL_MODULES"] = ""  # compiled with the compiled core, and in Python with the other
     command = [sys.executable, "-c", _PRINT_TRACE]
     done = subprocess.run(
         command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300, check=True
@@ -55,6 +57,7 @@ def _violations_of_the_sound_product() -> list[str]:
     return simulate(1, virtual_secs=200.0).violations
 
 
+@replaces_methods
 @pytest.mark.parametrize("bug", ["dropped acks", "early ack", "forgetful link"])
 def test_a_seed_that_was_not_made_for_it_finds_a_bug(bug: str) -> None:
     """Those that rare states hide need far more seeds; stories find them (test_scenarios)."""
@@ -63,6 +66,7 @@ def test_a_seed_that_was_not_made_for_it_finds_a_bug(bug: str) -> None:
         assert simulate(1, virtual_secs=200.0).violations
 
 
+@replaces_methods
 def test_a_contradiction_in_a_link_is_a_violation() -> None:
     """Whatever the worker makes of the error."""
 

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
+from squall_common.daemon import compiled_modules
 from squall_engine.multilang.life import ChildLife
 from squall_worker.transport.link import Link
 from squall_worker.transport.zmq import ZmqTransport
@@ -22,7 +23,6 @@ LINK = (
     "queue", "grant", "next_frame", "next_data", "sent", "sent_data", "receive", "receive_data",
     "confirm", "take", "tick", "connected",
 )  # fmt: skip
-_IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
 CHILD = (
     "started", "start_failed", "pid_received", "heard", "asked", "answered", "killed", "exited",
     "stop", "warns", "tick",
@@ -31,7 +31,7 @@ CHILD = (
 
 def is_compiled(machine: type[Any]) -> bool:
     """Whether a class is a compiled one (`squall_common.daemon.compiled_modules`)."""
-    return bool(machine.__flags__ & _IMMUTABLE)
+    return machine.__module__ in compiled_modules.MODULES and compiled_modules.are_used()
 
 
 @contextmanager
@@ -40,8 +40,8 @@ def validated(machine: type[Any], methods: tuple[str, ...]) -> Iterator[list[str
     one returns, for in the middle of a step much need not be true. Gives the list of what was
     found: the errors are raised as well, but what calls the machine may survive them.
 
-    The methods of a compiled class cannot be replaced: it is not looked at. The stage `pure` runs
-    the same tests in Python."""
+    The methods of a compiled class cannot be replaced: it is not looked at. The stages `pure` and
+    `simulation` run the same tests in Python."""
     inside: list[object] = []
     found: list[str] = []
     if is_compiled(machine):

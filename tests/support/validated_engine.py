@@ -17,7 +17,7 @@ from squall_common.daemon.output.story import ContradictionError
 from squall_engine.embed import EmbeddedEngine
 
 COMPILED = compiled_modules.are_used()
-replaces_methods = pytest.mark.skipif(COMPILED, reason="the stage `pure` runs it in Python")
+replaces_methods = pytest.mark.skipif(COMPILED, reason="run it with SQUALL_MODULES=python")
 
 # What is called from outside, the event loop's callbacks included; not `wake` and `die`, which
 # other threads call.

@@ -23,7 +23,9 @@ What fires and what leaves a window is decided here without a clock, a collector
     operators     all of these behind one interface
     on_disk       values of tuples in files, for windows larger than memory
 
-`bolt` is the shell around it: `WindowedBolt` and `AggregateBolt`. `join` is Storm's JoinBolt.
+`bolt` has `WindowedBolt` and `AggregateBolt`, and `join` Storm's JoinBolt. `shell` drives the
+windows of a task by clock and collector: it reads tuples by `reading`, logs late ones by
+`left_out`, and stores its windows and goes on from them by `recovery`.
 """
 
 from squall.windows.bolt import AggregateBolt, WindowedBolt

@@ -455,7 +455,7 @@ class TaskRunner:
             self._check()
             if transport.leaving_bytes > _OUT_BYTES:
                 return True
-            ended = self._user.exhausted() and engine.is_drained()
+            ended = bool(self._user.exhausted()) and engine.is_drained()
             return ended
 
         engine = self._started()

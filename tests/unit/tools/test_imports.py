@@ -188,7 +188,8 @@ def offered(*files: str) -> set[str]:
     found = set()
     for file in files:
         for node in ast.walk(ast.parse((ROOT / "engine/squall_engine" / file).read_text())):
-            for one in node.body if isinstance(node, ast.ClassDef) else ():
+            is_engine = isinstance(node, ast.ClassDef) and node.name in ("Engine", "EmbeddedEngine")
+            for one in node.body if is_engine else ():
                 if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
                     found.add(one.name)
                 elif isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):

@@ -108,7 +108,7 @@ async def test_an_unacked_tuple_of_an_untracked_message_is_in_flight():
     engine = await running(Once(tracked=False), Holds())
     try:
         (bolt,) = engine.users("end")
-        await until(engine, lambda: bool(bolt.held))
+        await until(engine, lambda: bolt.held)  # a list: truth counts, also where it is compiled
         engine.set_active(False)
         assert engine.is_drained()
         assert engine.work_when_drained() is None
