@@ -27,13 +27,14 @@ topology in a child process, which imports the component's class by its name; th
 Records are strings such as "17"; `records` and `kills` set how hard the tests try.
 """
 
-from squall.testing._contract_parts import ServerControl
+from squall.testing._contract_parts import DeadLetterBolt, ServerControl
 from squall.testing._runs import wait_until
 from squall.testing._sink_contract import SinkContract
 from squall.testing._source_contract import SourceContract
 from squall.testing._transactional_contract import TransactionalSinkContract
 
 __all__ = [
+    "DeadLetterBolt",
     "ServerControl",
     "SinkContract",
     "SourceContract",
