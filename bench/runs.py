@@ -39,6 +39,7 @@ class Case:
     words_of: tuple[int, int] | None = None
     title: str = ""
     core: str = "compiled"
+    modules: str = ""  # SQUALL_MODULES; "": those that a worker would take
     workers: int = 1
     first_worker: Mapping[str, int] = field(default_factory=dict)  # of a component's tasks; else 0
     conf: Mapping[str, Any] = field(default_factory=dict)
@@ -89,6 +90,8 @@ def _counts_of(lines: int) -> Mapping[str, int]:
 def run(case: Case, life_secs: float = _LIFE_SECS) -> Result:
     """Run it once. Raises WrongCountError, and RunError when a worker ended early."""
     environment = {**os.environ, "SQUALL_CORE": case.core}
+    if case.modules:
+        environment["SQUALL_MODULES"] = case.modules
     cuts = cuts_of(case.stubs) if case.core == "compiled" else []
     core_path = str(variants.build(cuts)) if cuts else None
     topology_id = new_topology_id()

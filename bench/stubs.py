@@ -10,8 +10,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Stub:
-    """`patch` changes classes of the engine, `cuts` the compiled core (`bench.variants`; without
-    them the stub is for either core)."""
+    """`patch` changes classes of the engine, whose modules must be those in Python. `cuts` changes
+    the compiled core (`bench.variants`; without them the stub is for either core)."""
 
     title: str
     patch: Callable[[], None] | None = None
@@ -83,6 +83,7 @@ STUBS: dict[str, Stub] = {
     "time_outs": Stub("message timeouts", _time_outs),
     "errors": Stub("errors handled, values checked against fields", cuts=["errors"]),
     "several_anchors": Stub("several anchors allowed", cuts=["several_anchors"]),
+    "state": Stub("what a topology without state pays for it", cuts=["state"]),
     "calls_of_ack": Stub("the user's `ack` called for each message", _calls_of_ack),
     "credit": Stub("byte credit between workers", _credit, workers=2),
     "sequence_numbers": Stub(

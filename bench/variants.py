@@ -53,6 +53,44 @@ cdef inline int check_values(Output output, object values) except -1:
 """,
         ),
     ),
+    # What a bolt pays that could be atomic, and is not.
+    "state": (
+        (
+            """\
+        if self.trial is not None and self.trial.under_way:
+            try:
+                self.trial.refuse(tup, error)
+                return 0
+            except Exception as last:
+                error = last
+""",
+            "",
+        ),
+        (
+            """\
+        if self.trial is not None and self.trial.under_way:
+            try:
+                self.trial.returned(tup)
+            except StopIteration as error:  # from here it would end the loop
+                self.raised(error)
+""",
+            "",
+        ),
+        (
+            """\
+        if self.trial is not None:
+            self.trial.begin(tup)
+""",
+            "",
+        ),
+        (
+            """\
+            if self.trial is not None:
+                self.trial.under_way = False  # a call may have been broken off
+""",
+            "",
+        ),
+    ),
     # A tuple has one anchor at most.
     "several_anchors": (
         (
