@@ -21,11 +21,13 @@ What fires and what leaves a window is decided here without a clock, a collector
     panes         aggregates of sliding windows, at a constant cost a tuple
     watermarks    how far event time has come
     operators     all of these behind one interface
+    held          how many tuples wait in them
     on_disk       values of tuples in files, for windows larger than memory
+    task_windows  those of a task, as they are stored and go on
 
 `bolt` has `WindowedBolt` and `AggregateBolt`, and `join` Storm's JoinBolt. `shell` drives the
-windows of a task by clock and collector: it reads tuples by `reading`, logs late ones by
-`left_out`, and stores its windows and goes on from them by `recovery`.
+windows of a task by clock and collector: it reads tuples by `reading`, and logs late ones by
+`left_out`.
 """
 
 from squall.windows.bolt import AggregateBolt, WindowedBolt

@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from squall.windows.evictors import Event
 from squall.windows.groups import GroupedWindows, Grouping, movable
+from squall.windows.held import Held
 from squall.windows.left_out import LeftOut
-from squall.windows.on_disk import DiskRow, DiskRows, RowCodec, known_key, put_values
+from squall.windows.on_disk import DiskRows, RowCodec, known_key
 from squall.windows.operators import Late, Operator, Output, Ready, Release, make_operator
 from squall.windows.reading import key_getter, millis_of, whole_times
-from squall.windows.recovery import Recovery
 from squall.windows.sessions import Contents
+from squall.windows.snapshot import Codec
 from squall.windows.spec import WindowPlan, options_of
+from squall.windows.task_windows import MakeTuple, TaskWindows
 from squall.windows.watermarks import Watermarks
 from squall_common.component.component import Bolt
 from squall_common.errors import SquallError
@@ -99,7 +101,7 @@ class DrivenBolt(Bolt):
         raise NotImplementedError
 
 
-class Shell(Recovery):
+class Shell:
     """The windows of one task, on the clock and the collector."""
 
     def __init__(self, bolt: DrivenBolt, context: TopologyContext) -> None:
@@ -107,41 +109,49 @@ class Shell(Recovery):
         plan = WindowPlan.read(options)
         self._bolt = bolt
         self._calls = bolt._squall_calls
-        self.revision = 0  # changes with what `parts` returns
-        self.groups: GroupedWindows | None = None  # the windows, if they move with key groups
+        self.revision = 0  # changes with what the windows hold
         self._left_out = LeftOut(bolt.log)
-        self._is_behind = False  # windows of some groups have to fire: see `resume_groups`
         self.plan = plan
         self._context = context
         # An `ack` of the bolt's own gets each tuple.
         self._ack_rest = bolt._squall_ack_rest if type(bolt).ack is Bolt.ack else None
         self._start_ms = int(context.time() * 1000)
         self._start_secs = context.monotonic()
-        self._caught_up_ms = self._start_ms
         self.timestamp = bolt._timestamp_of(plan)
         event_time = self.timestamp is not None
-        contents = self._contents = bolt._contents()
+        contents = bolt._contents()
         problems = plan.problems(event_time=event_time, aggregates=contents is not None)
         problems += self._unfilled(options)
         if problems:
             raise SquallError(f"bolt {context.this_component_id!r}: {'; '.join(problems)}")
         self._key_of = key_getter(plan.key)
-        self._in_memory_max = options.topology_bolts_window_tuples_in_memory_max or 0
-        self._disk = self._opened_disk(options)
-        if self._disk is not None and plan.key:
+        disk = self._opened_disk(options)
+        if disk is not None and plan.key:
             self._key_of = known_key(self._key_of)
-        self._operator: Operator = self._made(plan)
         inputs = [(one.component, one.stream) for one in context.this_sources]
-        self._watermarks = Watermarks(
-            [one for one in inputs if not is_system_id(one[0])],
-            lag_ms=plan.lag_ms,
-            idle_ms=plan.idle_ms,
+        self._held = Held(
+            plan.message_id_field,
+            self._key_of,
+            bolt.log,
+            disk=disk,
+            in_memory_max=options.topology_bolts_window_tuples_in_memory_max or 0,
+        )
+        self.windows = TaskWindows(
+            context.this_component_id,
+            plan,
+            self._made(plan, contents),
+            Watermarks(
+                [one for one in inputs if not is_system_id(one[0])],
+                lag_ms=plan.lag_ms,
+                idle_ms=plan.idle_ms,
+                now_ms=self._start_ms,
+            ),
+            self._held,
+            key_of=self._key_of,
+            contents=contents,
+            event_time=event_time,
             now_ms=self._start_ms,
         )
-        self._ids: set[Hashable] | None = None if plan.message_id_field is None else set()
-        self._held_count = 0
-        self._disk_count = 0  # of those that are held
-        self._warned = False  # that a value cannot be on disk
         self.anchors: Sequence[Tuple] = ()
         self._in_slices = None if bolt._squall_driven else bolt._squall_in_slices
         self._rest: Iterator[Output] | None = None  # of what a timer has begun: see `go_on`
@@ -150,20 +160,19 @@ class Shell(Recovery):
         if not bolt._squall_driven:
             self._start_timers(options, event_time=event_time)
 
-    def _made(self, plan: WindowPlan) -> Operator:
+    def _made(self, plan: WindowPlan, contents: Contents | None) -> Operator:
         calls, event_time = self._calls, self.timestamp is not None
         make = partial(
             make_operator,
             plan,
             self._key_of,
-            self._contents,
+            contents,
             event_time=event_time,
             hold=self._holds,
             start_ms=self._start_ms,
         )
         if calls is not None and calls.grouping is not None and movable(plan, calls.grouping):
-            self.groups = GroupedWindows(make, calls.grouping, event_time=event_time)
-            return self.groups
+            return GroupedWindows(make, calls.grouping, event_time=event_time)
         return make()
 
     @property
@@ -176,7 +185,8 @@ class Shell(Recovery):
         """Where values are above the bound; None: there is none, or nothing to be held. (What is
         driven has its memory from others, and says how much that is.)"""
         make_codec = self._bolt._squall_codec
-        if not self._in_memory_max or make_codec is None or not self._holds:
+        in_memory_max = options.topology_bolts_window_tuples_in_memory_max
+        if not in_memory_max or make_codec is None or not self._holds:
             return None
         return DiskRows(make_codec(), options.topology_state_backend_folder)
 
@@ -200,10 +210,10 @@ class Shell(Recovery):
 
     def sizes(self) -> dict[str, int]:
         """How much the windows hold, for whoever looks from outside."""
-        found = {"tuples": self._held_count}
-        if self._disk is not None:
-            found["tuples_on_disk"] = self._disk_count
-            found["bytes_on_disk"] = self._disk.file_bytes
+        found = {"tuples": self._held.count}
+        if self._held.disk is not None:
+            found["tuples_on_disk"] = self._held.on_disk
+            found["bytes_on_disk"] = self._held.disk.file_bytes
         if self.groups is not None:
             found["key_groups"] = self.groups.count
         return found
@@ -220,50 +230,36 @@ class Shell(Recovery):
             return
         self.revision += 1
         now_ms = self._now_ms()
-        if self._is_behind:
+        if self.windows.is_behind:
             self._catch_up(now_ms)
         tuples = self._admitted(self._keyed(tuples))
         if self.timestamp is None:
             events = [(now_ms, tup) for tup in tuples]
         else:
             events = self._timed(tuples, now_ms)
-        if self._disk is not None:
-            events = self._bounded(self._disk, events)
-        self._held_count += len(events)
+        if self._held.disk is not None:
+            events = self._bounded(events)
+        self._held.count += len(events)
         if events:
-            self._carry_out(self._operator.add(events, now_ms))
+            self._carry_out(self.windows.operator.add(events, now_ms))
         self._wait_for_sessions()
 
-    def _bounded(self, disk: DiskRows, events: list[Event]) -> list[Event]:
+    def _bounded(self, events: list[Event]) -> list[Event]:
         """Events that are about to be held, those above the bound with their values on disk. If
         that fails, these have failed and are left out; with checkpoints StateStoreError is raised,
         as no tuple is at fault."""
-        room = max(0, self._in_memory_max - (self._held_count - self._disk_count))
-        going = events[room:]
-        if not going:
-            return events
-        id_field = self.plan.message_id_field
-        rows = [
-            (tup.values, self._key_of(tup), None if id_field is None else tup.get(id_field))
-            for _, tup in going
-        ]
+        room = self._held.room
+        going = [tup for _, tup in events[room:]]
         try:
-            found = disk.add(rows)
+            self._held.put_on_disk(going)
         except StateStoreError as error:
             if self._calls is not None:
                 raise
             self._bolt.report_error(error)
-            for _, tup in going:
-                self._forget(tup)
+            for tup in going:
+                self._held.forget(tup)
                 self._bolt.fail(tup)
             return events[:room]
-        for (_, tup), row in zip(going, found, strict=True):
-            if isinstance(row, DiskRow):
-                put_values(tup, row)
-                self._disk_count += 1
-            elif not self._warned:
-                self._warned = True
-                self._bolt.log.warning("tuples stay in memory that cannot be on disk: %s", row)
         return events
 
     def _tick(self, tick: Tuple) -> None:
@@ -314,8 +310,8 @@ class Shell(Recovery):
 
     def _admitted(self, tuples: list[Tuple]) -> list[Tuple]:
         """The tuples that are not replays of what is held, as far as there is room."""
-        if self._ids is not None:
-            field, ids = self.plan.message_id_field, self._ids
+        if self._held.ids is not None:
+            field, ids = self.plan.message_id_field, self._held.ids
             admitted = []
             for tup in tuples:
                 found = tup.get(field or "")
@@ -325,17 +321,17 @@ class Shell(Recovery):
                     ids.add(found)
                     admitted.append(tup)
             tuples = admitted
-        room = max(0, self.plan.tuples_max - self._held_count)
+        room = max(0, self.plan.tuples_max - self._held.count)
         if len(tuples) > room:
             full = SquallError(
-                f"the windows hold {self._held_count:,} tuples, so {len(tuples) - room:,} more "
+                f"the windows hold {self._held.count:,} tuples, so {len(tuples) - room:,} more "
                 "have failed",
                 hint="raise topology.bolts.window.tuples.max, give the bolt more tasks, or "
                 "use an AggregateBolt with hold = False",
             )
             self._bolt.report_error(full)
             for tup in tuples[room:]:
-                self._forget(tup)
+                self._held.forget(tup)
                 if self._calls is None:
                     self._bolt.fail(tup)
                 else:
@@ -347,7 +343,7 @@ class Shell(Recovery):
         """The tuples that are in time, with their timestamps. The others are dealt with."""
         events: list[Event] = []
         latest_ms: int | None = None
-        watermarks, lateness = self._watermarks, self.plan.lateness_ms
+        watermarks, lateness = self.windows.watermarks, self.plan.lateness_ms
         # Within the allowed lateness a window that has fired fires again, so a tuple at the very
         # watermark is not left to chance.
         first_ms = watermarks.current_ms
@@ -369,7 +365,7 @@ class Shell(Recovery):
                 if type(at_ms) is not int:
                     at_ms = millis_of(at_ms)
             except Exception as error:
-                self._forget(tup)
+                self._held.forget(tup)
                 self.fail(tup, error)
                 continue
             if latest_ms is None or at_ms > latest_ms:
@@ -377,11 +373,11 @@ class Shell(Recovery):
             (events if at_ms >= first_ms else late).append((at_ms, tup))
         if latest_ms is not None and source is not None:
             watermarks.track((source.source_component, source.source_stream), latest_ms, now_ms)
-        if self._disk is not None:
-            late = self._bounded(self._disk, late)
+        if self._held.disk is not None:
+            late = self._bounded(late)
         for event in late:
-            self._held_count += 1
-            self._carry_out(self._operator.add_late(event, now_ms))
+            self._held.count += 1
+            self._carry_out(self.windows.operator.add_late(event, now_ms))
         return events
 
     # -- time --
@@ -441,24 +437,24 @@ class Shell(Recovery):
         if self._rest is not None:
             return  # at the next interval
         now_ms = self._now_ms()
-        if self._is_behind:
+        if self.windows.is_behind:
             self._catch_up(now_ms)
-        watermark_ms = self._watermarks.advance(now_ms)
+        watermark_ms = self.windows.watermarks.advance(now_ms)
         if watermark_ms is not None:
             self.revision += 1
-            self._begin(self._operator.advance(watermark_ms, now_ms))
+            self._begin(self.windows.operator.advance(watermark_ms, now_ms))
 
     def _catch_up(self, now_ms: int) -> None:
         """Fire the windows of key groups whose task was behind this one's watermark."""
-        self._is_behind = False
-        self._carry_out(self._operator.advance(self._watermarks.current_ms, now_ms))
+        self.windows.is_behind = False
+        self._carry_out(self.windows.operator.advance(self.windows.watermarks.current_ms, now_ms))
 
     def _advance_clock(self) -> None:
         if self._rest is not None:
             return  # at the next interval
         self.revision += 1
         now_ms = self._now_ms()
-        self._begin(self._operator.advance(now_ms, now_ms))
+        self._begin(self.windows.operator.advance(now_ms, now_ms))
 
     def _wait_for_sessions(self) -> None:
         """Wait for the end of the first session, by the clock."""
@@ -466,7 +462,7 @@ class Shell(Recovery):
             return
         if self._rest is not None:
             return  # called again when the sessions that have ended are out
-        next_ms = self._operator.next_ms
+        next_ms = self.windows.operator.next_ms
         if next_ms is None or self._session_timer_ms is not None:
             return  # sessions end a gap after a tuple at the earliest: no timer is too late
         self._session_timer_ms = next_ms
@@ -481,7 +477,7 @@ class Shell(Recovery):
 
     def _keep_alive(self) -> None:
         """Restart the timeout of tuples that waited at the last call already."""
-        held = list(self._operator.held())
+        held = list(self.windows.operator.held())
         if self._rest is not None:
             # Windows that have ended and wait for a target may be in the operator no longer.
             found = set(map(id, held))
@@ -512,10 +508,10 @@ class Shell(Recovery):
         if self.plan.gap_ms is None:
             if interval_ms is None:
                 return
-            passed = (self._now_ms() - self._caught_up_ms) // interval_ms
+            passed = (self._now_ms() - self.windows.caught_up_ms) // interval_ms
             if passed <= 0:
                 return
-            self._caught_up_ms += passed * interval_ms
+            self.windows.caught_up_ms += passed * interval_ms
         self._advance_clock()
 
     def end_input(self) -> None:
@@ -525,13 +521,51 @@ class Shell(Recovery):
             # As far as a window may go beyond its last tuple. Windows of a number of tuples would
             # fire at every interval from then on, with the same tuples.
             after_ms = plan.length_ms or plan.gap_ms or (plan.slide_ms or 1) - 1
-            watermark_ms = self._watermarks.end(after_ms)
+            watermark_ms = self.windows.watermarks.end(after_ms)
             if watermark_ms is not None:
-                self._carry_out(self._operator.advance(watermark_ms, self._now_ms()))
+                self._carry_out(self.windows.operator.advance(watermark_ms, self._now_ms()))
 
-    def _recount_disk(self) -> None:
-        held = self._operator.held()
-        self._disk_count = sum(type(tup.values) is DiskRow for tup in held)
+    # -- for checkpoints, and programs that drive windows: between two batches --
+
+    @property
+    def groups(self) -> GroupedWindows | None:
+        """The windows, if they move with key groups."""
+        return self.windows.groups
+
+    def stored(self, codec: Codec, tuple_class: type) -> bytes:
+        """All that the windows hold. Raises SquallError for a value that cannot be stored."""
+        self._require_rest_done()
+        return self.windows.stored(codec, tuple_class, self._now_ms())
+
+    def restore(self, data: bytes, codec: Codec, make_tuple: MakeTuple) -> None:
+        """Go on from what was stored. Raises SquallError if it is of another version of squall or
+        of other windows."""
+        self.windows.restore(data, codec, make_tuple, self._now_ms())
+        self._wait_for_sessions()
+
+    def changed_groups(
+        self, codec: Codec, tuple_class: type
+    ) -> Iterator[tuple[int, Hashable, bytes]]:
+        """As `TaskWindows.changed_groups`."""
+        self._require_rest_done()
+        return self.windows.changed_groups(codec, tuple_class)
+
+    def progress(self, codec: Codec) -> bytes:
+        """As `TaskWindows.progress`."""
+        return self.windows.progress(codec, self._now_ms())
+
+    def resume_groups(
+        self,
+        stored: Iterable[tuple[int, Hashable, bytes, MakeTuple]],
+        progress: Iterable[bytes],
+        codec: Codec,
+    ) -> None:
+        """As `TaskWindows.resume_groups`."""
+        self.windows.resume_groups(stored, progress, codec, self._now_ms())
+        self._wait_for_sessions()
+
+    def _require_rest_done(self) -> None:
+        assert self._rest is None, "a window that has ended is not out"
 
     # -- commands --
 
@@ -585,17 +619,19 @@ class Shell(Recovery):
         self._compact()
 
     def _settling_disk(self, do: Callable[[], _T]) -> _T:
-        if self._disk is None:
+        disk = self._held.disk
+        if disk is None:
             return do()
         try:
             return do()
         finally:
-            self._disk.settle()
-            self._disk.forget()
+            disk.settle()
+            disk.forget()
 
     def _compact(self) -> None:
-        if self._disk is not None and self._disk.is_wasteful:
-            self._disk.compact(tup.values for tup in self._operator.held())
+        disk = self._held.disk
+        if disk is not None and disk.is_wasteful:
+            disk.compact(tup.values for tup in self.windows.operator.held())
 
     def _do_all(self, outputs: Iterator[Output]) -> None:
         for output in outputs:
@@ -629,10 +665,10 @@ class Shell(Recovery):
                 raise ready.error
             self._bolt._call(ready)
         except Exception as error:
-            self._operator.discard(ready)
-            self._release(ready.tuples)
+            self.windows.operator.discard(ready)
+            self._held.release(ready.tuples)
             for tup in ready.tuples:
-                self._forget(tup)
+                self._held.forget(tup)
                 if not getattr(tup, "settled", False):
                     self._bolt.fail(tup)
             self._bolt.report_error(error)
@@ -644,10 +680,10 @@ class Shell(Recovery):
         error = ready.error or calls.call(lambda: self._bolt._call(ready))
         if error is None:
             return
-        self._operator.discard(ready)
-        self._release(ready.tuples)
+        self.windows.operator.discard(ready)
+        self._held.release(ready.tuples)
         for tup in ready.tuples:
-            self._forget(tup)
+            self._held.forget(tup)
         if not ready.tuples:  # only their total is left
             values = [ready.key, ready.total, ready.start_ms, ready.end_ms]
             calls.give_up_window(values, error)
@@ -667,14 +703,8 @@ class Shell(Recovery):
                     continue
             self._ack([tup])
 
-    def _release(self, tuples: Sequence[Tuple]) -> None:
-        """Count tuples that are held no longer."""
-        self._held_count -= len(tuples)
-        if self._disk is not None:
-            self._disk_count -= sum(type(tup.values) is DiskRow for tup in tuples)
-
     def _ack(self, tuples: list[Tuple]) -> None:
-        self._release(tuples)
+        self._held.release(tuples)
         if self._ack_rest is not None:
             self._ack_rest(tuples)
         else:
@@ -682,26 +712,15 @@ class Shell(Recovery):
             for tup in tuples:
                 if not getattr(tup, "settled", False):  # the bolt may have acked it itself
                     ack(tup)
-        if self._ids is not None:
+        if self._held.ids is not None:
             for tup in tuples:
-                self._forget(tup)
+                self._held.forget(tup)
 
     def _refuse(self, tup: Tuple, error: Exception) -> None:
         """Fail a tuple that is in no window."""
-        self._forget(tup)
-        self._release((tup,))
+        self._held.forget(tup)
+        self._held.release((tup,))
         self.fail(tup, error)
-
-    def _forget(self, tup: Tuple) -> None:
-        if self._ids is not None:
-            self._ids.discard(self._id_of(tup))
-
-    def _id_of(self, tup: Tuple) -> Hashable:
-        values = tup.values
-        if type(values) is DiskRow:
-            return values.message_id
-        found: Hashable = tup.get(self.plan.message_id_field or "")
-        return found
 
     def give_up(self) -> None:
         """Fail what is held, because the worker ends."""
@@ -711,7 +730,7 @@ class Shell(Recovery):
         try:
             self.finish()
         finally:
-            for tup in list(self._operator.held()):
+            for tup in list(self.windows.operator.held()):
                 if not getattr(tup, "settled", False):
                     self._bolt.fail(tup)
 

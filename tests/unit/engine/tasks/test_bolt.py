@@ -272,7 +272,7 @@ def test_windows_on_a_cycle_emit_at_once() -> None:
         (user,) = test.instances("windows")
         shell = user._squall_shell
         test.run_until(lambda: shell.sizes()["tuples"] == KEYS)
-        shell._watermarks.track(("windows", "default"), 1_200, 0)  # the cycle has begun
+        shell.windows.watermarks.track(("windows", "default"), 1_200, 0)  # the cycle has begun
         feed(test, [(-1, 1_400)])
         test.run_for(3)
         assert test.errors == []

@@ -719,7 +719,7 @@ KEYED_IDS = ["time", "count", "session"]
 
 
 def held(test: BoltTest) -> int:
-    count: int = test.test.instances("bolt")[0]._squall_shell._held_count
+    count: int = test.test.instances("bolt")[0]._squall_shell.sizes()["tuples"]
     return count
 
 

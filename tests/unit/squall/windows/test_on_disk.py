@@ -162,7 +162,7 @@ def outcome(windows: Windows, seed: int, bound: int | None) -> tuple[Any, ...]:
                 test.run_for(1.1)
         (bolt,) = test.test.instances("bolt")
         shell = bolt._squall_shell
-        held = list(shell._operator.held())
+        held = list(shell.windows.operator.held())
         on_its_disk = [type(tup.values) is DiskRow for tup in held]
         assert shell.sizes().get("tuples_on_disk", 0) == sum(on_its_disk)
         if bound is not None:
@@ -207,26 +207,6 @@ class WindowedUnread(WindowedBolt):
 
     def execute_window(self, window: TupleWindow) -> None:
         self.emit([len(window)])
-
-
-def test_a_value_that_cannot_be_stored_stays_in_memory() -> None:
-    class Strange:
-        pass
-
-    with BoltTest(WindowedUnread(), INPUTS, {MAX: 1}, windows=tumbling(count=5)) as test:
-        (bolt,) = test.test.instances("bolt")
-        shell = bolt._squall_shell
-        events = [(0, tup) for tup in (Held(["a", 1]), Held(["b", Strange()]), Held(["c", 2]))]
-        assert shell._bounded(shell._disk, events) == events
-        kinds = [type(tup.values) is DiskRow for _, tup in events]
-        assert kinds == [False, False, True]
-
-
-class Held:
-    """A tuple."""
-
-    def __init__(self, values: list[Any]) -> None:
-        self.values = values
 
 
 def test_tuples_for_which_the_disk_has_no_room_fail_and_come_again(

@@ -53,8 +53,7 @@ def attributes(made: WindowedBolt, windows: Windows) -> dict[str, set[str]]:
             test.execute(["a", at])
         test.run_for(1.1)
         (bolt,) = test.test.instances("bolt")
-        shell = bolt._squall_shell
-        data = dump(shell.parts(), shell.fixed_parts(), CODEC, Tuple, [])
+        ((_, _, _, data),) = CODEC.decode_rows(bolt._squall_shell.stored(CODEC, Tuple))
 
         class Reader(pickle.Unpickler):
             def persistent_load(self, pid: Any) -> Any:
