@@ -47,6 +47,7 @@ PLAIN = (
     "tests/unit/supervisor/slots/test_reports.py",
     "tests/unit/common/component/test_groupings.py",
     "tests/unit/engine/multilang/test_jsonline.py",
+    "tests/unit/tools/test_imported_names.py",
     "tests/unit/worker",
 )
 

@@ -52,7 +52,14 @@ WORDS = {
     "spark/report": {"parts"},
     "squall": {"notebook", "public_api", "stored_topologies"},
     "thrift": {"interop"},
-    "tools": {"code_rules", "dependencies", "imports", "names", "vulnerabilities"},
+    "tools": {
+        "code_rules",
+        "dependencies",
+        "imported_names",
+        "imports",
+        "names",
+        "vulnerabilities",
+    },
 }
 
 
