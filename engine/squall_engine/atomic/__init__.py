@@ -7,6 +7,8 @@ not at all.
     concurrent  coroutines: one after the other by key, side by side otherwise
     windows     windowed bolts: each window that fires is one call
     letters     where a tuple goes whose tries have all failed
+    keys        what finds the keys of a bolt's input
+    bolt        all of these for one bolt, in its mode
 
 With checkpoints no message is replayed, so a call that raises is tried again in place, from the
 state before it. A tuple whose tries all fail cannot be left out silently: it becomes a dead letter

@@ -457,7 +457,7 @@ def _atomic(
     new: NewTask, epochs: EpochDriver, execute: Callable[[Any], Any]
 ) -> tuple[Callable[[Any], Any], _Hold]:
     parts = new.parts
-    return epochs.make_atomic(parts.component, parts.task, new.user, new.options, execute)
+    return epochs.make_atomic(parts.component, parts.task, new.options, execute)
 
 
 def _make_shell_bolt(parts: TaskParts) -> BoltTask:

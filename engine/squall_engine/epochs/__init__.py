@@ -12,6 +12,7 @@ them against crashes, late writes, and processes that live on beside those that 
 others do what they ask for:
 
     driver              the tasks of one engine: takes snapshots, passes barriers on
+    window_entries      the windows of a task as entries of its state
     parts               snapshots and manifests in the store
     background          calls that block, and coroutines that wait for them
     record              where the record is: a file, or a znode

@@ -14,11 +14,9 @@ import asyncio
 import contextlib
 import inspect
 import threading
-import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from squall_common.component.checkpoints import structure_refusals
@@ -27,31 +25,30 @@ from squall_common.component.delivery.rewinding import RewindableSpout
 from squall_common.component.delivery.transactional import RowBatch, TransactionalSink
 from squall_common.component.refusals import refuse
 from squall_common.component.state import KeyValueState
-from squall_common.component.stateful import StatefulBolt
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import SquallError, describe
 from squall_common.names import DEAD_LETTER_STREAM, is_system_id
 from squall_common.state.errors import StateError
 from squall_common.state.key_groups import max_parallelism
-from squall_common.state.keyed import NO_KEY, KeyedState
+from squall_common.state.keyed import KeyedState
 from squall_common.state.manifest import ComponentPart
 from squall_common.state.savepoint import Wanted, restore_error, restore_problems
 from squall_common.state.segment import SegmentRef
-from squall_common.state.stored_windows import WINDOWS
 from squall_common.topology.model import ComponentKind, GroupingKind, WorkerSlot
-from squall_engine.atomic.batches import AtomicColumns, ColumnKeysOf, around_batch
+from squall_engine.atomic.bolt import AtomicBolt
 from squall_engine.atomic.concurrent import ConcurrentCalls, DraftState
+from squall_engine.atomic.keys import InputKeys
 from squall_engine.atomic.letters import BoltLetters
-from squall_engine.atomic.tries import Arity, HoldingCollector, HoldingColumnCollector, Tries
+from squall_engine.atomic.tries import Tries
 from squall_engine.atomic.undo import BatchState, UndoableRows, UndoableState, hot
-from squall_engine.atomic.windows import WindowCalls, WindowCollector, WindowGrouping
-from squall_engine.core import UNANCHORED, HotState, KeyFinder, PositionedEmit, Source, Tuple
+from squall_engine.core import HotState, PositionedEmit
 from squall_engine.core.codec import ValueCodec
 from squall_engine.core.invocation import InvocationMode
 from squall_engine.dataflow.fence import Barrier
 from squall_engine.epochs.messages import TaskName
 from squall_engine.epochs.parts import Batch, Chain, EpochSettings, Snapshot
 from squall_engine.epochs.task import TaskEpochs, TaskState
+from squall_engine.epochs.window_entries import WindowEntries
 from squall_engine.loading import ComponentStartError
 from squall_engine.options import EngineOptions
 from squall_engine.plan import Plan
@@ -101,10 +98,8 @@ class _Kept:
     mode: InvocationMode = InvocationMode.SYNC
     atomic: Tries | ConcurrentCalls | None = None
     shown: KeyValueState | None = None  # the state, as the bolt sees it
-    windowed: bool = False
-    revision: int = 0  # of the windows that are in `state`
-    codec: Any = None  # for windows
     state: KeyedState | None = None
+    windows: WindowEntries | None = None  # in `state`
     chain: Chain = field(default_factory=Chain)  # of keyed state
     pending: dict[Batch, list[Any]] = field(default_factory=dict)  # rows that are not confirmed
     committing: asyncio.Task[None] | None = None
@@ -241,85 +236,36 @@ class EpochDriver:
         self,
         component: str,
         task: int,
-        user: Any,
         options: TopologyOptions,
         execute: Callable[[Any], Any],
     ) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
         """`execute` of a bolt, in its mode, made atomic; and what makes the collector that belongs
         to it from the task's."""
-        return _AtomicBolt(self, self._kept[self._name_of[task]], task, options).around(execute)
-
-    def letters_of(self, component: str, task: int, tries: int) -> BoltLetters:
-        """The dead letters of a task."""
-        return BoltLetters(
-            component,
-            task,
-            self._worker,
-            consumed=bool(self._plan.consumers_of(component, DEAD_LETTER_STREAM)),
-            tries=tries,
-            codec=self._make_codec(),
-            fault=self._host.die,
-        )
-
-    def arity_of(self, component: str) -> Arity:
-        """The streams of a component."""
+        kept = self._kept[self._name_of[task]]
+        tries_max = options.topology_checkpoint_tries
         streams = self._plan.topology.components[component].streams
-        return {name: (len(info.fields), info.direct) for name, info in streams.items()}
-
-    def _key_places(self, component: str) -> dict[tuple[str, str], tuple[int, ...]]:
-        """The places of the fields by which its input is grouped, by component and stream."""
-        found: dict[tuple[str, str], tuple[int, ...]] = {}
-        components = self._plan.topology.components
-        for stream, grouping in components[component].inputs.items():
-            if grouping.kind is GroupingKind.FIELDS and grouping.fields:
-                fields = components[stream.component].streams[stream.stream].fields
-                places = tuple(fields.index(name) for name in grouping.fields)
-                found[stream.component, stream.stream] = places
-        return found
-
-    def key_finder(self, component: str) -> KeyFinder:
-        """What finds the keys of tuples."""
-        return KeyFinder(self._key_places(component), NO_KEY)
-
-    def key_of(self, component: str) -> Callable[[Source, Any], Any] | None:
-        """What finds the key of a tuple from its source and its values, or from its columns; None:
-        no fields grouping leads to it."""
-        getters: dict[tuple[str, str], Callable[[Any], Any]] = {
-            stream: itemgetter(*places) for stream, places in self._key_places(component).items()
-        }
-        if not getters:
-            return None
-
-        def key_of(source: Source, values: Any) -> Any:
-            getter = getters.get(source.key)
-            return NO_KEY if getter is None else getter(values)
-
-        return key_of
-
-    def window_grouping(self, component: str) -> WindowGrouping | None:
-        """How the input of a component is grouped, if all of it is by the same fields."""
-        inputs = self._plan.topology.components[component].inputs
-        users = [one for source, one in inputs.items() if not is_system_id(source.component)]
-        key_of, groups = self.key_of(component), self.groups_of(component)
-        if not all(one.kind is GroupingKind.FIELDS and one.fields for one in users):
-            return None
-        if key_of is None or groups is None:
-            return None
-        # In one order: the key group of (a, b) is not that of (b, a).
-        if len(ways := {tuple(one.fields or ()) for one in users}) != 1:
-            return None
-        return WindowGrouping(frozenset(*ways), groups, key_of)
-
-    def columns_key(self, component: str) -> ColumnKeysOf:
-        """What finds the keys of the rows of columns."""
-        key_of = self.key_of(component)
-
-        def keys(source: Source, lists: Sequence[Sequence[Any]]) -> Iterable[Any]:
-            if key_of is None:
-                return ()
-            return [key_of(source, row) for row in zip(*lists, strict=True)]
-
-        return keys
+        made = AtomicBolt(
+            component=component,
+            user=kept.user,
+            mode=kept.mode,
+            keys=InputKeys(self._plan.topology, component),
+            groups=self.groups_of(component),
+            arity={name: (len(info.fields), info.direct) for name, info in streams.items()},
+            letters=BoltLetters(
+                component,
+                task,
+                self._worker,
+                consumed=bool(self._plan.consumers_of(component, DEAD_LETTER_STREAM)),
+                tries=tries_max,
+                codec=self._make_codec(),
+                fault=self._host.die,
+            ),
+            tries_max=tries_max,
+            report=partial(self._host.report, component, task),
+            fault=self._host.die,
+        ).around(execute)
+        kept.atomic = made.tries
+        return made.execute, made.collector
 
     async def restore(self, built: Built) -> None:
         """A component is open: give it what it had in the epoch. Raises ComponentStartError."""
@@ -333,7 +279,7 @@ class EpochDriver:
                 kept.atomic.parts.append(UndoableRows(user._rows))
         elif kept.atomic is not None and isinstance(kept.shown, DraftState):
             kept.atomic.state = kept.shown
-        if kept.windowed:
+        if getattr(user, "_squall_windowed", False):
             self._restore_windows(built.task, kept)
         self._refuse_another_kind(kept, built.task.task)
         if isinstance(user, RewindableSpout):
@@ -359,86 +305,21 @@ class EpochDriver:
             raise ComponentStartError(component, task, error.message, hint=error.hint)
 
     def _restore_windows(self, task: Task, kept: _Kept) -> None:
-        """The windows of a task are an entry of state for each key group; or one that belongs to
-        the task, if they cannot move."""
         component, part = kept.name[0], self._part_of(kept.name[0])
         groups = self.groups_of(component) or max_parallelism(len(self._plan.tasks_of[component]))
-        codec, shell = self._make_codec(), kept.user._squall_shell
+        codec = self._make_codec()
         try:
             empty = make_state(self._host.options.of(component), groups, codec)
             state = self._restored(kept, groups, empty)
-            stored = state.get(WINDOWS)
-            if stored is not None:
-                data, tasks = _windows_in(stored, codec)
-                shell.restore(data, codec, self._maker_of_tuples(component, tasks))
-            elif part is not None:
-                self._restore_groups(kept, state, part, codec)
+            shell = kept.user._squall_shell
+            kept.windows = WindowEntries(self._plan, component, shell, state, codec)
+            kept.windows.restore(
+                None if part is None else self._settings.parts.progress_of(part, kept.name)
+            )
         except SquallError as error:
             raise ComponentStartError(
                 component, task.task, f"component {component!r}: {error.message}", hint=error.hint
             ) from error
-        kept.codec = codec
-
-    def _restore_groups(
-        self, kept: _Kept, state: KeyedState, part: ComponentPart, codec: ValueCodec
-    ) -> None:
-        found = []
-        make_tuple: Callable[[int, str, list[Any]], Tuple] | None = None
-        before: Any = None
-        for key, stored in state.prefix((WINDOWS,)):
-            entry = state.entry(key)
-            assert entry is not None
-            data, tasks = _windows_in(stored, codec)
-            if make_tuple is None or tasks != before:
-                before, make_tuple = tasks, self._maker_of_tuples(kept.name[0], tasks)
-            found.append((key[1], entry.owner, data, make_tuple))
-        progress = self._settings.parts.progress_of(part, kept.name)
-        kept.user._squall_shell.resume_groups(found, progress, codec)
-
-    def _tasks_before(self, component: str) -> list[list[Any]]:
-        """[source, number of its first task, number of tasks] of all that feed a component. They
-        are stored with windows, as the tuples in these name their source by its number, and another
-        topology or a rescaling has other numbers."""
-        tasks_of = self._plan.tasks_of
-        feeders = sorted(self._plan.feeders[component] & tasks_of.keys())
-        return [[name, min(tasks_of[name]), len(tasks_of[name])] for name in feeders]
-
-    def _maker_of_tuples(
-        self, component: str, tasks: Sequence[tuple[str, int, int]]
-    ) -> Callable[[int, str, list[Any]], Tuple]:
-        """What makes the tuples in windows from the number of a task, as it was in `tasks`, a
-        stream and values."""
-        sources: dict[tuple[int, str], Source] = {}
-
-        def source_of(task: int, stream: str) -> Source:
-            name, first = next(
-                (name, first) for name, first, count in tasks if first <= task < first + count
-            )
-            source = self._plan.topology.components.get(name)
-            info = None if source is None else source.streams.get(stream)
-            if info is None:
-                raise SquallError(
-                    f"its windows hold tuples of {name!r} (stream {stream!r}), which the topology "
-                    "does not have any more",
-                    hint="keep the component until these windows have ended",
-                )
-            now = self._plan.tasks_of[name]
-            # A task that is gone: another of its component stands for it.
-            return Source(name, now[(task - first) % len(now)], stream, info.fields)
-
-        def make(task: int, stream: str, values: list[Any]) -> Tuple:
-            source = sources.get((task, stream))
-            if source is None:
-                source = sources[task, stream] = source_of(task, stream)
-            if len(values) != len(source.fields):
-                raise SquallError(
-                    f"its windows hold tuples of {source.component!r} with {len(values)} values, "
-                    f"and these have {len(source.fields)} fields now",
-                    hint="keep the fields until these windows have ended",
-                )
-            return Tuple(values, 0, UNANCHORED, source)
-
-        return make
 
     async def _rewind(
         self,
@@ -551,9 +432,13 @@ class EpochDriver:
     def _take(self, kept: _Kept, epoch: int) -> None:
         full = kept.epochs.wants_full(epoch)
         changes, older, positions, merged = None, kept.chain.older, None, False
-        progress = self._store_windows(kept) if kept.windowed else b""
-        if progress is None:
-            return
+        progress = b""
+        if kept.windows is not None:
+            try:
+                progress = kept.windows.store()
+            except SquallError as error:
+                self._host.die(error)
+                return
         batches: Mapping[Batch, list[Any]] = {}
         if kept.state is not None:
             can_merge = not kept.state.has_times and self._settings.parts.can_merge(older)
@@ -597,30 +482,6 @@ class EpochDriver:
         for slot in elsewhere:
             assert self._fence is not None
             self._fence.add_barrier(slot, Barrier(*kept.name, epoch, full))
-
-    def _store_windows(self, kept: _Kept) -> bytes | None:
-        """Put what has changed in the windows into the state. Returns how far they are, if they
-        move with their key groups; None if they could not be stored, which ends the process."""
-        shell, state, codec = kept.user._squall_shell, kept.state, kept.codec
-        assert state is not None
-        try:
-            tasks = self._tasks_before(kept.name[0])
-            if shell.groups is None:
-                if shell.revision != kept.revision:
-                    kept.revision = shell.revision
-                    rows = ((shell.stored(codec, Tuple), tasks),)
-                    state.put(WINDOWS, codec.encode_rows(rows))
-                return b""
-            for group, owner, data in shell.changed_groups(codec, Tuple):
-                state.current = owner
-                state.put((WINDOWS, group), codec.encode_rows(((data, tasks),)))
-            progress: bytes = shell.progress(codec)
-            return progress
-        except SquallError as error:
-            self._host.die(error)
-            return None
-        finally:
-            state.current = NO_KEY
 
     def _receive(self, barrier: Barrier) -> None:
         """A task of another worker has taken its snapshot."""
@@ -702,122 +563,6 @@ class EpochDriver:
 
 def _positioned(send: Any, positions: dict[Any, Any], ids: Any, otherwise: Any) -> Any:
     return PositionedEmit(send, positions, ids, otherwise).emit
-
-
-def _windows_in(stored: bytes, codec: ValueCodec) -> tuple[bytes, Any]:
-    """What an entry of windows holds, and the tasks that its tuples name. Raises SquallError."""
-    (row,) = codec.decode_rows(stored)
-    if len(row) != 2:
-        raise SquallError(
-            "its windows were stored by an older version of Squall, which did not say where their "
-            "tuples came from",
-            hint="finish with that version, or start with new checkpoints",
-        )
-    data, tasks = row
-    return data, tasks
-
-
-class _AtomicBolt:
-    """Makes the calls of one bolt atomic."""
-
-    def __init__(
-        self, driver: EpochDriver, kept: _Kept, task: int, options: TopologyOptions
-    ) -> None:
-        self._driver = driver
-        self._kept = kept
-        self._component = kept.name[0]
-        self._tries_max = options.topology_checkpoint_tries
-        self._letters = driver.letters_of(self._component, task, self._tries_max)
-        self._report = partial(driver._host.report, self._component, task)
-        self._has_state = isinstance(kept.user, StatefulBolt)
-        self._key_of = driver.key_of(self._component)
-        self._finder = driver.key_finder(self._component)
-        self._arity = driver.arity_of(self._component)
-
-    def around(
-        self, execute: Callable[[Any], Any]
-    ) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-        mode = self._kept.mode
-        if mode in (InvocationMode.ASYNC, InvocationMode.ASYNC_BATCH):
-            return self._around_async(execute, is_batch=mode is InvocationMode.ASYNC_BATCH)
-        tries = self._kept.atomic = self._tries()
-        if getattr(self._kept.user, "_squall_windowed", False):
-            return self._around_windows(execute, tries)
-        if mode is InvocationMode.COLUMNS:
-            return self._around_columns(execute, tries)
-        if mode in (InvocationMode.BATCH, InvocationMode.THREAD_BATCH):
-            keys_of = self._finder.of_all if self._has_state else None
-            atomic: Callable[[Any], Any] = around_batch(tries, execute, keys_of)
-            return atomic, self._collector(tries, names_anchors=self._kept.user.auto_anchor)
-        return tries.around(execute), self._collector(tries)
-
-    def _tries(self) -> Tries:
-        return Tries(
-            self._tries_max,
-            key_of=self._finder if self._has_state and self._key_of is not None else None,
-            report=self._report,
-            give_up=self._letters.give_up,
-            fault=self._driver._host.die,
-            sleep=time.sleep,
-        )
-
-    def _keys_of(self, tuples: Iterable[Tuple]) -> Iterable[Any]:
-        key_of = self._key_of
-        if key_of is None:
-            return ()
-        return [key_of(tup.source, tup.values) for tup in tuples]
-
-    def _collector(
-        self, tries: Tries | ConcurrentCalls, *, names_anchors: bool = False
-    ) -> Callable[[Any], Any]:
-        def collector(inner: Any) -> HoldingCollector:
-            self._letters.calls = inner
-            return HoldingCollector(inner, tries, self._arity, names_anchors=names_anchors)
-
-        return collector
-
-    def _around_columns(
-        self, execute: Callable[[Any], Any], tries: Tries
-    ) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-        keys_of = self._driver.columns_key(self._component) if self._has_state else None
-        columns = AtomicColumns(tries, execute, keys_of, self._letters.give_up_row)
-
-        def collector(inner: Any) -> HoldingColumnCollector:
-            self._letters.calls = inner
-            columns.collector = HoldingColumnCollector(inner, tries, self._arity)
-            return columns.collector
-
-        return columns.run, collector
-
-    def _around_async(
-        self, execute: Callable[[Any], Any], *, is_batch: bool
-    ) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-        calls = self._kept.atomic = ConcurrentCalls(
-            self._tries_max,
-            keys_of=None if self._key_of is None else self._keys_of,
-            report=self._report,
-            give_up=self._letters.give_up,
-            fault=self._driver._host.die,
-        )
-        around = calls.around_batch if is_batch else calls.around
-        names_anchors = is_batch and self._kept.user.auto_anchor
-        return around(execute), self._collector(calls, names_anchors=names_anchors)
-
-    def _around_windows(
-        self, execute: Callable[[Any], Any], tries: Tries
-    ) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-        host = self._driver._host
-        grouping = self._driver.window_grouping(self._component)
-        windows = WindowCalls(self._component, tries, self._letters, host.die, grouping)
-        self._kept.windowed = True
-        # Before the bolt is bound, which makes its shell.
-        object.__setattr__(self._kept.user, "_squall_calls", windows)
-
-        def collector(inner: Any) -> WindowCollector:
-            self._letters.calls = inner
-            return WindowCollector(inner, tries, self._arity, windows)
-
-        return windows.around(execute), collector
 
 
 async def _on_own_thread(call: Callable[[], None], name: str) -> None:

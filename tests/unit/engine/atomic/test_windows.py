@@ -28,7 +28,7 @@ from squall import (
 )
 from squall.testing import ReplayableSpout
 from squall.windows import EventTime, Windows, session, sliding, tumbling
-from squall_engine.epochs.driver import EpochDriver
+from squall_engine.atomic.keys import InputKeys
 
 KEYS = ("ann", "bob", "cleo")
 PANE_MS = 1_000
@@ -423,7 +423,7 @@ def test_windows_that_were_stored_whole_go_on_whole(
         builder.bolt("write", Write("windows")).shuffle("windows")
         return builder.build()
 
-    monkeypatch.setattr(EpochDriver, "window_grouping", lambda *_: None)
+    monkeypatch.setattr(InputKeys, "window_grouping", lambda *_: None)
     windows = by_window()
     run(tmp_path, build, lambda: len(written.get("windows", ())) >= len(windows))
     assert Counter(tuple(row[2]) for row in written["windows"]) == Counter(
