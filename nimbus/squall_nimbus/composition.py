@@ -256,7 +256,7 @@ def build_nimbus(
             clock=clock,
             worker_ended=functools.partial(_worker_ended, signing.store, leader_elector),
         )
-        signing.store.hashes_of = functools.partial(content_hashes, blobs, topology_store)
+        signing.store.signer.hashes_of = functools.partial(content_hashes, blobs, topology_store)
         signing.store.changed = wake.set
     return Nimbus(
         objects=Objects(state, topology_store),

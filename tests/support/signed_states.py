@@ -60,7 +60,7 @@ class SignedNimbus:
             self.inner, self.ledger, keys, trusted, revoked=lambda: self.revoked, clock=clock
         )
         self.hashes = {"a-code": "0" * 64}
-        self.store.hashes_of = lambda topology_id: self.hashes
+        self.store.signer.hashes_of = lambda topology_id: self.hashes
         self.state = ClusterState(self.store)
         self.serial = trusted.own.holder.serial if trusted.own is not None else 0
 

@@ -3,9 +3,7 @@
 Nimbus reads and writes topologies (/storms/ID) and where they run (/assignments/ID) as in an open
 cluster. This store stands between: it reads from the ledger, not from ZooKeeper, and writes a
 signed state in place of the two nodes, with the catalog and the manifests of the supervisors that
-are concerned, in the same transaction. So nothing is ever signed that was read unsigned: a state
-comes from the ledger and from the call that changes it, the hashes in its record from the blobs
-that this leader has just written for an authenticated call.
+are concerned, in the same transaction: what `signer` composes.
 
     /security/catalog, /security/topologies/ID, /security/nodes/NODE
 
@@ -25,7 +23,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from squall_common.authentication.files import Trusted
-from squall_common.cluster import codec, paths
+from squall_common.cluster import paths
 from squall_common.cluster.codec import CorruptStateError
 from squall_common.cluster.leader import Fence
 from squall_common.cluster.store import (
@@ -48,21 +46,16 @@ from squall_common.cluster.stores.proxy import StoreProxy
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
-from squall_common.names import ANONYMOUS
 from squall_common.security.jws import SignatureError
-from squall_common.security.records import Bundle, Manifest, RecordError, TopologyRecord
+from squall_common.security.records import RecordError
 from squall_common.security.registrations import Registration
-from squall_common.security.signing import SigningKey, Trust, Use
 from squall_common.security.takeover import Taken, Takeover
-from squall_common.security.topology_states import (
-    Catalog,
-    TopologyState,
-    sign_notice,
-    verify_notice,
-)
+from squall_common.security.topology_states import verify_notice
 from squall_nimbus.access.keys import SigningKeys
-from squall_nimbus.access.ledger import Change, KeptManifest, KeptState, Ledger, slots_of
-from squall_nimbus.access.takeover import Mirrors, check_hashes, first_state, still_there
+from squall_nimbus.access.lasting_trust import LastingTrust
+from squall_nimbus.access.ledger import Change, KeptState, Ledger, slots_of
+from squall_nimbus.access.signer import Signer
+from squall_nimbus.access.takeover import Mirrors, still_there
 from squall_thrift.serving.off_loop import off_loop_if
 from squall_thrift.serving.throttle import Throttle
 
@@ -78,14 +71,9 @@ _ON_LOOP_BYTES_MAX = 16_000
 _SIGNED_PARENTS = (paths.SECURITY, paths.SIGNED_STATES, paths.MANIFESTS)
 
 
-# The serial numbers that were revoked, and that of the CA by which all is to be signed.
-_Basis = tuple[frozenset[int], int | None]
-
-
 class SignedStore(StoreProxy):
-    """`revoked()` returns the serial numbers of revoked certificates. `hashes_of(topology_id)`
-    returns the hashes of a topology's blobs by key, as this leader has just written them;
-    `changed()` is called when something must be put right."""
+    """`revoked()` returns the serial numbers of revoked certificates. `changed()` is called when
+    something must be put right."""
 
     def __init__(
         self,
@@ -99,9 +87,9 @@ class SignedStore(StoreProxy):
     ) -> None:
         super().__init__(inner)
         self.ledger = ledger
-        self.hashes_of: Callable[[str], Mapping[str, str]] = lambda topology_id: {}
         self.changed: Callable[[], object] = lambda: None
-        self._keys = keys
+        self._lasting = LastingTrust(trusted, revoked, ledger.trust)
+        self.signer = Signer(ledger, keys, self._lasting, clock)
         self._trusted = trusted
         self._revoked = revoked
         self._clock = clock
@@ -116,10 +104,6 @@ class SignedStore(StoreProxy):
         self._is_foreign = False  # whether topologies of an open cluster are all there is
         self._mirrors = Mirrors(inner, lambda: ledger.catalog.topologies)
         self._mirrors_due = True  # the leader before may have ended before it wrote them
-        self._due: dict[str, dict[str, str]] = {}  # topology -> hashes that its record lacks
-        self._checked: _Basis | None = None  # what the last round has gone by
-        self._staying: Trust | None = None  # what is to be believed later, too; see `_basis`
-        self._staying_for: _Basis | None = None
         self._registrations: dict[str, int] = {}  # node -> the highest number seen
         self._wake = asyncio.Event()
         self._throttle = Throttle()
@@ -390,27 +374,19 @@ class SignedStore(StoreProxy):
             self._wake.set()  # the disk is behind
             return
         if not mine:
-            await self.inner.transaction([self._signed_notice(op) for op in ops])
+            await self.inner.transaction([self.signer.notice(op) for op in ops])
             return
         async with self._lock:
             if self._stale:
                 await self._refresh()
             self._require_catalog()
             large = sum(len(op.value) for op in mine if isinstance(op, Create | Set))
-            change, rewrite = await off_loop_if(large > _ON_LOOP_BYTES_MAX, self._compose, ops)
+            change, rewrite = await off_loop_if(
+                large > _ON_LOOP_BYTES_MAX, self.signer.compose, ops
+            )
             await self._write(ops, change, rewrite)
             await self._mirror(change)
         self._wake.set()  # the disk is behind
-
-    def _signed_notice(self, op: Op) -> Op:
-        if not paths.is_notice(op.path) or not isinstance(op, Create | Set):
-            return op
-        now = self._clock.time()
-        number = self.ledger.next_number(now)
-        value = sign_notice(op.path, op.value, number, self._keys.key(Use.RECORD), now)
-        if isinstance(op, Create):
-            return Create(op.path, value, op.ephemeral)
-        return Set(op.path, value, op.version)
 
     async def _write(self, ops: Sequence[Op], change: Change, rewrite: Mapping[str, bytes]) -> None:
         """Publish a change with the operations beside it, then go by it."""
@@ -434,12 +410,7 @@ class SignedStore(StoreProxy):
             change.manifests = {}
         self.ledger.adopt(change)
         self._wrong -= first.keys()
-        for topology_id, kept in change.states.items():
-            due = self._due.pop(topology_id, {})
-            hashes = {} if kept is None else kept.record.hashes
-            left = {key: digest for key, digest in due.items() if hashes.get(key) != digest}
-            if left and kept is not None:  # written meanwhile
-                self._due[topology_id] = left
+        self.signer.written(change)
         for node, one in behind.items():
             path = paths.manifest(node)
             await self._publish(guards, {path: one.data}, range(len(guards)))
@@ -474,17 +445,9 @@ class SignedStore(StoreProxy):
         await self._refresh()
         if self._takeover is None:
             return
-        now, key = self._clock.time(), self._keys.key(Use.RECORD)
-        change = Change()
         there = await still_there(self._takeover, self.inner)
         await self._wait_for_nodes(there)
-        for name, taken in sorted(there.items()):
-            hashes = self.hashes_of(name)
-            check_hashes(self._takeover, name, hashes)
-            number = self.ledger.next_number(now)
-            change.states[name] = first_state(name, taken, hashes, key, number=number, now=now)
-        change.catalog = Catalog(self.ledger.next_number(now), frozenset(change.states))
-        change.catalog_text = change.catalog.sign(key, now).encode()
+        change = self.signer.take_over(self._takeover, there)
         await self._ensure_parents()
         for name, kept in change.states.items():
             assert kept is not None
@@ -554,193 +517,13 @@ class SignedStore(StoreProxy):
                     pass
                 self._there.add(path)
 
-    # Signing
-
-    def _compose(self, ops: Sequence[Op]) -> tuple[Change, dict[str, bytes]]:
-        """What operations come to: what is newly signed, and the texts that are only written
-        again. Raises NoNodeError and NodeExistsError as the store would."""
-        now = self._clock.time()
-        key = self._keys.key(Use.RECORD)
-        bases: dict[str, bytes | None] = {}
-        assignments: dict[str, bytes | None] = {}
-        renewed: set[str] = set()
-        nodes: set[str] = set()
-        rewrite: dict[str, bytes] = {}
-        catalog_due = False
-        topologies = set(self.ledger.catalog.topologies)
-        for index, op in enumerate(ops):
-            if isinstance(op, Check):
-                continue
-            value = None if isinstance(op, Delete) else op.value
-            if (topology_id := paths.below(paths.STORMS, op.path)) is not None:
-                known = self.ledger.states.get(topology_id)
-                if isinstance(op, Set) and known is None:
-                    raise _at(NoNodeError(op.path), index)  # nothing signed to go on from
-                _check(op, topology_id in topologies, index)
-                bases[topology_id] = value
-                topologies.discard(topology_id) if value is None else topologies.add(topology_id)
-            elif (topology_id := paths.below(paths.ASSIGNMENTS, op.path)) is not None:
-                known = self.ledger.states.get(topology_id)
-                if topology_id not in topologies or known is None:
-                    raise _at(NoNodeError(op.path), index)
-                _check(op, known.state.assignment is not None, index)
-                assignments[topology_id] = value
-            elif (topology_id := paths.below(paths.SIGNED_STATES, op.path)) is not None:
-                known = self.ledger.states.get(topology_id)
-                if known is not None and not self._is_due(known, now) and self._is_trusted(known):
-                    rewrite[op.path] = known.text
-                elif known is not None:
-                    renewed.add(topology_id)
-            elif (node := paths.below(paths.MANIFESTS, op.path)) is not None:
-                nodes.add(node)
-            elif op.path == paths.CATALOG:
-                catalog_due = True
-        change = Change()
-        for topology_id in bases.keys() | assignments.keys() | renewed:
-            if topology_id not in topologies:
-                gone = self.ledger.states.get(topology_id)
-                change.states[topology_id] = None
-                nodes |= set() if gone is None else set(gone.slots)
-                continue
-            kept = self.ledger.states.get(topology_id)
-            after = self._next_state(topology_id, kept, bases, assignments, key, now)
-            change.states[topology_id] = after
-            if kept is None or after.slots != kept.slots or after.record != kept.record:
-                nodes |= set(after.slots) | (set() if kept is None else set(kept.slots))
-        if topologies != self.ledger.catalog.topologies:
-            change.catalog = Catalog(self.ledger.next_number(now), frozenset(topologies))
-            change.catalog_text = change.catalog.sign(key, now).encode()
-        elif catalog_due:
-            self._put_catalog_right(change, rewrite, key, now)
-        for node in sorted(nodes):
-            self._sign_manifest(node, change, rewrite, key, now)
-        return change, rewrite
-
-    def _next_state(
-        self,
-        topology_id: str,
-        kept: KeptState | None,
-        bases: Mapping[str, bytes | None],
-        assignments: Mapping[str, bytes | None],
-        key: SigningKey,
-        now: float,
-    ) -> KeptState:
-        number = self.ledger.next_number(now)
-        before = None if kept is None else kept.state
-        base = bases.get(topology_id) or (before.base if before is not None else b"")
-        assignment = assignments.get(topology_id, None if before is None else before.assignment)
-        same_base = before is not None and base == before.base
-        same_assignment = before is not None and assignment == before.assignment
-        record, text = self._record(topology_id, base, kept, key, now)
-        state = TopologyState(
-            topology_id,
-            number,
-            base,
-            before.base_number if before is not None and same_base else number,
-            text,
-            assignment,
-            before.assignment_number if before is not None and same_assignment else number,
-        )
-        slots = slots_of(topology_id, assignment)
-        return KeptState(state, state.sign(key, now).encode(), record, slots)
-
-    def _record(
-        self, topology_id: str, base: bytes, kept: KeptState | None, key: SigningKey, now: float
-    ) -> tuple[TopologyRecord, str]:
-        """A topology's record: a new one at its submit, and when something in it is due."""
-        if kept is None:
-            owner = codec.decode_storm_base(paths.storm(topology_id), base).owner
-            if owner is None or owner == ANONYMOUS:
-                raise SquallError(f"{topology_id} was submitted by no one that proved who it is")
-            hashes = dict(self.hashes_of(topology_id))
-            record = TopologyRecord(topology_id, owner, owner, hashes, 1, int(now))
-            return record, record.sign(key, now)
-        due = self._due.get(topology_id, {})
-        if not due and not kept.record.is_half_over(now) and self._is_record_trusted(kept):
-            return kept.record, kept.state.record
-        old = kept.record
-        hashes = {**old.hashes, **due}
-        record = TopologyRecord(old.id, old.owner, old.run_as, hashes, old.revision + 1, int(now))
-        return record, record.sign(key, now)
-
-    def _is_due(self, kept: KeptState, now: float) -> bool:
-        """Whether its record is to be signed again."""
-        return kept.state.id in self._due or kept.record.is_half_over(now)
-
-    def _basis(self) -> _Basis:
-        """What decides whether a signature counts, now and later. While two CAs are trusted, the
-        one that stays is asked for as soon as this Nimbus' own certificate is of it: what it signs
-        then stands."""
-        trusted = self._trusted
-        stays = trusted.ca.newest.serial_number if trusted.is_of_newest else None
-        return frozenset(self._revoked()), stays
-
-    def _trust_that_stays(self) -> Trust:
-        basis = self._basis()
-        if basis[1] is None:
-            return self.ledger.trust
-        if self._staying is None or self._staying_for != basis:
-            self._staying_for = basis
-            self._staying = Trust(self._trusted.cluster, self._trusted.ca.newest, self._revoked)
-        return self._staying
-
-    def _is_trusted(self, kept: KeptState) -> bool:
-        """Whether others still believe what the ledger has, and will: no certificate of it was
-        revoked, and the CA that stays stands behind it."""
-        try:
-            TopologyState.verify(kept.text.decode(), self._trust_that_stays(), kept.state.id)
-        except RecordError:
-            return False
-        return self._is_record_trusted(kept)
-
-    def _is_record_trusted(self, kept: KeptState) -> bool:
-        if self._basis() == self._checked:
-            return True  # the last round has looked
-        try:
-            TopologyRecord.verify(kept.state.record, self._trust_that_stays())
-        except RecordError:
-            return False
-        return True
-
-    def _put_catalog_right(
-        self, change: Change, rewrite: dict[str, bytes], key: SigningKey, now: float
-    ) -> None:
-        text, catalog = self.ledger.catalog_text, self.ledger.catalog
-        try:
-            Catalog.verify(text.decode(), self._trust_that_stays())
-            rewrite[paths.CATALOG] = text
-        except RecordError:
-            change.catalog = Catalog(self.ledger.next_number(now), catalog.topologies)
-            change.catalog_text = change.catalog.sign(key, now).encode()
-
-    def _sign_manifest(
-        self, node: str, change: Change, rewrite: dict[str, bytes], key: SigningKey, now: float
-    ) -> None:
-        """Sign what a node is to run, unless the newest manifest says just that."""
-        work, records = self.ledger.work_of(node, change)
-        known = self.ledger.manifests.get(node)
-        same = known is not None and dict(known.manifest.slots) == work
-        if known is not None and same and self._is_manifest_trusted(known):
-            rewrite[paths.manifest(node)] = known.data
-            return
-        manifest = Manifest(node, self.ledger.next_number(now), work)
-        data = Bundle(manifest.sign(key, now), tuple(records)).to_bytes()
-        change.manifests[node] = KeptManifest(manifest, data)
-
     # What the leader looks after
 
     def blobs_written(self, keys: Mapping[str, str]) -> None:
         """Note the hashes of blobs that this leader has just written for an authenticated call: the
         records that list them are signed again, with the next change or the next round."""
-        for topology_id, kept in self.ledger.states.items():
-            due = {
-                key: digest
-                for key, digest in keys.items()
-                if key in kept.record.hashes and kept.record.hashes[key] != digest
-            }
-            if due:
-                self._due.setdefault(topology_id, {}).update(due)
-                self.changed()
+        if self.signer.blobs_written(keys):
+            self.changed()
 
     async def maintain(self, fence: Fence) -> None:
         """Put right what is wrong in ZooKeeper, sign again what is due, and see to it that each
@@ -757,10 +540,10 @@ class SignedStore(StoreProxy):
             await fence.transaction([Set(path, b"")])
         self._wrong.difference_update(wrong)
         await self._mirror_all()
-        now, basis = self._clock.time(), self._basis()
+        now, basis = self._clock.time(), self._lasting.basis()
         for topology_id, kept in list(self.ledger.states.items()):
-            due = self._is_due(kept, now)
-            if due or (basis != self._checked and not self._is_trusted(kept)):
+            due = self.signer.is_due(kept, now)
+            if due or (basis != self._lasting.checked and not self._lasting.holds_state(kept)):
                 # (Not the state of this round's begin: it may have changed since.)
                 await fence.transaction([Set(paths.signed_state(topology_id), b"")])
                 log.info("record_signed_again", topology_id=topology_id)
@@ -769,11 +552,11 @@ class SignedStore(StoreProxy):
             for node in await self._supervisors()
             if node not in self.ledger.manifests and await self._is_registered(node)
         }
-        for node in sorted(nodes | self._behind(basis)):
+        for node in sorted(nodes | self.signer.behind(basis)):
             await fence.transaction([Set(paths.manifest(node), b"")])
-        if basis != self._checked and self.ledger.catalog_text:
+        if basis != self._lasting.checked and self.ledger.catalog_text:
             await fence.transaction([Set(paths.CATALOG, b"")])
-        self._checked = basis
+        self._lasting.checked = basis
 
     async def _mirror_all(self) -> None:
         """Once, when this Nimbus begins to lead."""
@@ -801,29 +584,6 @@ class SignedStore(StoreProxy):
         except NoNodeError:
             return False
 
-    def _behind(self, basis: _Basis) -> set[str]:
-        """Nodes whose manifests are not what the topologies say, after a crash in between, or were
-        signed by a Nimbus that was revoked, or under a CA that does not stay."""
-        change = Change()
-        listed = {node for kept in self.ledger.states.values() for node in kept.slots}
-        found = set()
-        for node in listed | self.ledger.manifests.keys():
-            known = self.ledger.manifests.get(node)
-            work = self.ledger.work_of(node, change)[0]
-            good = known is not None and dict(known.manifest.slots) == work
-            if known is not None and good and basis != self._checked:
-                good = self._is_manifest_trusted(known)
-            if not good:
-                found.add(node)
-        return found
-
-    def _is_manifest_trusted(self, known: KeptManifest) -> bool:
-        try:
-            KeptManifest.verify(known.data, self._trust_that_stays(), known.manifest.node)
-        except RecordError:
-            return False
-        return True
-
 
 def _is_mirrored(path: str) -> bool:
     """Whether a signed state stands for the node at this path."""
@@ -835,18 +595,6 @@ def _is_signed(path: str) -> bool:
     return path == paths.CATALOG or any(
         paths.below(parent, path) for parent in (paths.SIGNED_STATES, paths.MANIFESTS)
     )
-
-
-def _check(op: Op, exists: bool, index: int) -> None:
-    if isinstance(op, Create) and exists:
-        raise _at(NodeExistsError(op.path), index)
-    if not isinstance(op, Create) and not exists:
-        raise _at(NoNodeError(op.path), index)
-
-
-def _at(error: StoreError, index: int) -> StoreError:
-    error.index = index
-    return error
 
 
 def _stat(number: int) -> Stat:
