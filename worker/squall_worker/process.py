@@ -33,7 +33,6 @@ from squall_common.cluster.store import ConnectionLostError, StoreError
 from squall_common.cluster.values import (
     CheckpointReport,
     ErrorInfo,
-    LogConfig,
     StormBase,
     WorkerDrained,
     WorkerReport,
@@ -52,6 +51,7 @@ from squall_common.topology.model import WorkerSlot
 from squall_common.worker_files.heartbeat_file import Phase
 from squall_common.worker_files.launch_spec import LaunchSpec
 from squall_common.worker_files.watch_file import Pace, read_watch
+from squall_worker.cluster.first_epoch import FirstEpoch
 from squall_worker.cluster.first_reading import FirstReader, FirstReading
 from squall_worker.cluster.pause_detector import PauseDetector
 from squall_worker.cluster.peers import LOOK_SECS, Peers, refuses
@@ -64,12 +64,13 @@ from squall_worker.heap import tune_heap
 from squall_worker.identity import LOOK_SECS as IDENTITY_SECS
 from squall_worker.identity import IdentityTokens
 from squall_worker.image import LINKS_OF_IMAGE, begin_image, current_image, image_number
+from squall_worker.in_hand import open_in_hand
 from squall_worker.keys import own_key
 from squall_worker.localized import LocalizedTopology, load, put_on_path
 from squall_worker.report.dumps import Dumps, heading
 from squall_worker.report.errors import ErrorReporter
 from squall_worker.report.heartbeats import HeartbeatThread
-from squall_worker.report.log_levels import LogLevels
+from squall_worker.report.log_levels import TimedLogLevels
 from squall_worker.report.outgoing import Alone, AloneThread, OutgoingReports
 from squall_worker.report.recording import HISTORY_SECS, Recording
 from squall_worker.report.statistics import EXECUTORS_MAX, StatsReport
@@ -83,7 +84,7 @@ from squall_worker.watch.state_answers import Read, StateAnswers
 from squall_worker.watch.watchdog import Send, Watchdog, dump_when_silent, send_aside
 
 if TYPE_CHECKING:
-    from squall_engine.embed import Before, EmbeddedEngine, EventLog, InHand
+    from squall_engine.embed import EmbeddedEngine, EventLog
     from squall_engine.epochs.cluster import ClusterEpochs, Image
     from squall_engine.epochs.parts import EpochSettings
 
@@ -96,15 +97,12 @@ EXIT_USAGE = 2  # wrong arguments or launch file
 EXIT_NOT_OURS = 4  # the slot's work has moved elsewhere
 # (5: watchdog.EXIT_STALLED, a call of a component did not return)
 
-# How often a worker that waits for others reads where tasks are to run.
-_LOOK_SECS = 1.0
 # How long what was sent may take to leave a process that begins anew.
 _LEAVE_SECS = 0.02
 # After a sleep, how often the cluster state is read until it answers.
 _DOUBT_SECS = 1.0
 # How often a heartbeat is sent while Nimbus waits for the topology to drain.
 _DRAIN_REPORT_SECS = 1.0
-_RECEIVE_BYTES = 1024 * 1024
 # How long errors that are on their way to ZooKeeper get when the process ends.
 _REPORT_SECS = 2.0
 # The part of a graceful stop that is reserved for the peers' acknowledgements and goodbyes.
@@ -190,9 +188,7 @@ class Worker:
         self._sockets = sockets
         self._rings = rings
         self._loop_lag = LoopLag()
-        self._log_levels = LogLevels()
-        self._log_config: LogConfig | None = None
-        self._log_reset: asyncio.TimerHandle | None = None
+        self._log_levels = TimedLogLevels(self._loop, self._clock)
         self._watchdog = Watchdog(
             self._loop,
             self._clock,
@@ -374,7 +370,7 @@ class Worker:
         from squall_engine.embed import EmbeddedEngine, EngineCallbacks, EngineSettings
 
         # With checkpoints no message is sent again by itself: there is nothing to note.
-        in_hand, before = self._open_in_hand() if epochs is None else (None, None)
+        in_hand, before = open_in_hand(self.spec) if epochs is None else (None, None)
         settings = EngineSettings(
             prepared=localized.prepared,
             topology_id=self.spec.topology_id,
@@ -402,26 +398,6 @@ class Worker:
             before=before,
         )
 
-    def _open_in_hand(self) -> tuple[InHand | None, Before | None]:
-        """The file in which this worker records the messages that it has in hand, and the previous
-        worker's file. The worker can go on without either."""
-        from squall_engine.embed import Before, InHand
-
-        before = None
-        try:
-            before = Before.read(self.spec.before_file)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            log.warning("end_before_not_known", error=error)
-        # It is large; if this worker ends before it has a record of its own, its supervisor still
-        # has what it was given.
-        with contextlib.suppress(OSError):
-            self.spec.before_file.unlink(missing_ok=True)
-        try:
-            return InHand.at(self.spec.in_hand_file), before
-        except OSError as error:
-            log.warning("in_hand_not_noted", error=error)
-            return None, None
-
     # -- checkpoints --------------------------------------------------------------------------
 
     async def _take_part(
@@ -432,8 +408,8 @@ class Worker:
         placement: Placement,
         transport: ZmqTransport,
     ) -> EpochSettings:
-        """Wait for the other workers of a topology with checkpoints; returns where the tasks begin.
-        They begin nowhere else: with another placement, so does this process."""
+        """Wait for the other workers of a topology with checkpoints; returns where the tasks
+        begin."""
         from squall_engine.epochs.cluster import ClusterEpochs, incarnation_of
 
         run, image = self.spec.incarnation, current_image()
@@ -454,40 +430,10 @@ class Worker:
             on_savepoint=self._heartbeats.report_soon,
         )
 
-        def take() -> None:
-            for arrival in transport.drain(_RECEIVE_BYTES):
-                for section in arrival.sections:
-                    epochs.receive(arrival.peer, section)
-
-        transport.set_wakeup(take)
-        restoring = asyncio.ensure_future(epochs.restore())
-        try:
-            while not restoring.done():
-                self._changed.clear()
-                changed = asyncio.ensure_future(self._changed.wait())
-                waiting = asyncio.wait(
-                    {restoring, changed}, timeout=_LOOK_SECS, return_when=asyncio.FIRST_COMPLETED
-                )
-                await waiting
-                changed.cancel()
-                if not restoring.done() and self._session.connected.is_set():
-                    await self._look_for_placement(view, epochs)
-            return restoring.result()
-        finally:
-            restoring.cancel()
-
-    async def _look_for_placement(self, view: ClusterView, epochs: ClusterEpochs) -> None:
-        """Notice, before the tasks exist, that they are to be elsewhere."""
-        try:
-            placement = await view.placement()
-        except StoreError as error:
-            log.warning("cluster_state_unreadable", error=error)
-            return
-        if placement is not None and placement.executors:
-            if self._is_elsewhere(placement):
-                epochs.placement_changed()
-            else:
-                await self._peers.follow(placement)
+        first = FirstEpoch(
+            epochs, view, session=self._session, peers=self._peers, changed=self._changed
+        )
+        return await first.wait(transport)
 
     def _is_elsewhere(self, placement: Placement) -> bool:
         """Whether tasks with checkpoints run elsewhere than this process believes."""
@@ -563,7 +509,7 @@ class Worker:
         try:
             placement = await view.placement()
             found = await view.status()
-            self._log_config = await view.log_config()
+            log_config = await view.log_config()
         except StoreError as error:
             log.warning("cluster_state_unreadable", error=error)
             self._peers.update()
@@ -582,22 +528,13 @@ class Worker:
             await self._peers.follow(placement)
             engine.set_routes(placement.routes)
         self._peers.update()
-        self._set_log_levels()
+        self._log_levels.follow(log_config)
         base, zxid = found or (None, None)
         self._take_status(engine, base, ours)
         self._follow_drain(zxid if ours and drains(base) else None)
         if ours and self._pause_detector.confirm(doubt):
             log.info("worker_goes_on", slot=self.slot)
             engine.resume()
-
-    def _set_log_levels(self) -> None:
-        """Set what was asked for, and reset it in time, also without ZooKeeper."""
-        if self._log_reset is not None:
-            self._log_reset.cancel()
-            self._log_reset = None
-        secs = self._log_levels.apply(self._log_config, int(self._clock.time() * 1000))
-        if secs is not None:
-            self._log_reset = self._loop.call_later(secs, self._set_log_levels)
 
     def _take_status(self, engine: EmbeddedEngine, base: StormBase | None, ours: bool) -> None:
         """Run spouts, and sample events, according to the topology's status."""

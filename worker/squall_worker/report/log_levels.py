@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 
 from squall_common.cluster.values import LogConfig, LogLevelAction
+from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import LEVELS, get_logger
 
 log = get_logger(__name__)
@@ -54,3 +56,29 @@ class LogLevels:
 
     def _logger(self, name: str) -> logging.Logger:
         return self._logger_of(None if name.upper() == _ROOT else name)
+
+
+class TimedLogLevels:
+    """Log levels that are reset in time, also while ZooKeeper cannot be read."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, clock: Clock, levels: LogLevels | None = None
+    ) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._levels = levels or LogLevels()
+        self._config: LogConfig | None = None
+        self._reset: asyncio.TimerHandle | None = None
+
+    def follow(self, config: LogConfig | None) -> None:
+        """Set what was asked for."""
+        self._config = config
+        self._apply()
+
+    def _apply(self) -> None:
+        if self._reset is not None:
+            self._reset.cancel()
+            self._reset = None
+        secs = self._levels.apply(self._config, int(self._clock.time() * 1000))
+        if secs is not None:
+            self._reset = self._loop.call_later(secs, self._apply)
