@@ -11,7 +11,13 @@ from html import escape
 from typing import Any, TypeVar
 
 from squall._inspection import grouping_object, hook_object, look_at, one_line
-from squall.windows.bolt import WindowedBolt, window_problems, windowed_conf, with_late_stream
+from squall.windows.bolt import (
+    WindowedBolt,
+    window_problems,
+    window_words,
+    windowed_conf,
+    with_late_stream,
+)
 from squall.windows.spec import WINDOW_KEYS, Windows, window_fields
 from squall_common.component.component import Bolt, ShellBolt, ShellSpout, Spout
 from squall_common.component.hooks import WorkerHook
@@ -24,6 +30,7 @@ from squall_common.topology.arguments import encode_arguments
 from squall_common.topology.model import Component as Declared
 from squall_common.topology.model import (
     ComponentKind,
+    ComponentObject,
     GlobalStreamId,
     Grouping,
     GroupingKind,
@@ -31,6 +38,7 @@ from squall_common.topology.model import (
     ShellObject,
     Topology,
 )
+from squall_common.topology.plan import Plan, PlanStep, bounded, with_windows
 from squall_common.topology.system import validate_topology
 
 PARTIAL_KEY_CLASS = "squall.groupings:PartialKeyGrouping"  # as it is stored
@@ -68,6 +76,7 @@ class SpoutDeclarer:
         self._partial_keys: dict[GlobalStreamId, tuple[str, ...]] = {}
         self._problems = problems
         self._windows: Windows | None = None
+        self._plan: Plan = ()  # of a stream's component: its calls
 
     def __repr__(self) -> str:
         what = type(self._component).__name__
@@ -347,6 +356,7 @@ class TopologyBuilder:
                 streams=streams,
                 parallelism=declarer._parallelism,
                 conf=conf,
+                plan=_plan(declarer, found, conf),
             )
         for declarer in self._declarers:
             problems.extend(_partial_key_problems(declarer, components))
@@ -420,6 +430,17 @@ def _own_conf(
     if isinstance(component, WindowedBolt):
         return windowed_conf(component, windows)
     return dict(own)
+
+
+def _plan(declarer: SpoutDeclarer, found: ComponentObject | None, conf: Mapping[str, Any]) -> Plan:
+    """What a component does: the calls of streams, and the windows of a windowed bolt."""
+    steps = declarer._plan
+    if isinstance(declarer._component, WindowedBolt):
+        words = window_words(declarer._component, conf, with_key=not steps)
+        if words:
+            classes = (found.class_path,) if isinstance(found, PythonObject) else ()
+            steps = with_windows(steps or (PlanStep("", classes),), words)
+    return bounded(steps)
 
 
 def _with_key_groups(conf: dict[str, Any], parallelism: int | None) -> dict[str, Any]:

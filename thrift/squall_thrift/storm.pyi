@@ -116,17 +116,30 @@ class ShellComponent:
         script: str | None = ...,
     ) -> None: ...
 
+class PlanStep:
+    call: str
+    functions: list[str] | None
+    windows: str | None
+    def __init__(
+        self,
+        call: str,
+        functions: list[str] | None = ...,
+        windows: str | None = ...,
+    ) -> None: ...
+
 class ComponentCommon:
     inputs: dict[GlobalStreamId, Grouping]
     streams: dict[str, StreamInfo]
     parallelism_hint: int | None
     json_conf: str | None
+    plan: list[PlanStep] | None
     def __init__(
         self,
         inputs: dict[GlobalStreamId, Grouping],
         streams: dict[str, StreamInfo],
         parallelism_hint: int | None = ...,
         json_conf: str | None = ...,
+        plan: list[PlanStep] | None = ...,
     ) -> None: ...
 
 class SpoutSpec:

@@ -60,11 +60,21 @@ union ComponentObject {
     3: JavaObject java_object;
 }
 
+/* Squall's own: what a component does, for people. */
+struct PlanStep {
+    /* A call, such as "map(normalise)"; empty: the component's own code. */
+    1: required string call;
+    /* Import paths. */
+    2: optional list<string> functions;
+    3: optional string windows;
+}
+
 struct ComponentCommon {
     1: required map<GlobalStreamId, Grouping> inputs;
     2: required map<string, StreamInfo> streams;
     3: optional i32 parallelism_hint;
     4: optional string json_conf;
+    10001: optional list<PlanStep> plan;
 }
 
 struct SpoutSpec {

@@ -15,6 +15,7 @@ from squall.streams.bolts import (
     TimedCountBolt,
 )
 from squall.streams.nodes import AsyncNode, KeyedNode, SinkNode, SourceNode, WindowNode
+from squall.streams.plan import steps_of
 from squall.streams.planning import Task
 from squall.streams.windowing import (
     ApplyBolt,
@@ -37,12 +38,12 @@ def add_tasks(tasks: Sequence[Task], builder: TopologyBuilder, parallelism: int)
         if task.is_spout:
             assert isinstance(task.node, SourceNode)
             spout = cast(Spout, task.node.component)
-            builder.spout(task.id, spout, named.parallelism or 1, **sizes)
+            declared = builder.spout(task.id, spout, named.parallelism or 1, **sizes)
+            declared._plan = steps_of(task)
             continue
-        alone = isinstance(task.node, WindowNode) and not task.node.by_key
-        own = isinstance(task.node, SourceNode | SinkNode) or alone
-        count = named.parallelism or (1 if own else parallelism)
+        count = task.executors(parallelism)
         declarer = builder.bolt(task.id, _bolt_of(task), count, **sizes)
+        declarer._plan = steps_of(task)
         if task.windows is not None:
             declarer.windowed(task.windows)
         _subscribe(task, declarer)

@@ -24,7 +24,7 @@ from typing import Any
 
 from squall_common.errors import InvalidTopologyError
 from squall_common.topology.arguments import encode_arguments
-from squall_common.topology.import_paths import import_path, import_path_of
+from squall_common.topology.import_paths import import_path, import_path_of, main_module_name
 
 Spec = Any  # a function or a class, or a list: see `callable_of`
 
@@ -59,6 +59,19 @@ def callable_of(spec: Spec) -> Callable[..., Any]:
         return found
     imported: Callable[..., Any] = import_path(rest[0])
     return imported
+
+
+def path_of(spec: Spec) -> str:
+    """The import path of what a spec calls, without the arguments that are bound to it:
+    `shop.orders:normalise`, `builtins:str.lower`."""
+    if isinstance(spec, list):
+        kind, inner, *rest = spec
+        if kind == "import":
+            return str(inner)
+        return f"{path_of(inner)}.{rest[0]}" if kind == "attribute" else path_of(inner)
+    named = spec if hasattr(spec, "__qualname__") else type(spec)  # a callable dataclass
+    module = main_module_name() if named.__module__ == "__main__" else named.__module__
+    return f"{module}:{named.__qualname__}"
 
 
 def name_of(function: Any) -> str:
@@ -159,12 +172,5 @@ def _path_of_wrapper(function: Any, wrapped: types.FunctionType) -> str:
         )
     if wrapped.__module__ == "__main__":
         # Its path as a worker imports it.
-        path = import_path_of_main(wrapped)
+        path = f"{main_module_name()}:{wrapped.__qualname__}"
     return path
-
-
-def import_path_of_main(function: types.FunctionType) -> str:
-    """The path of a function of `__main__` for other processes."""
-    from squall_common.topology.import_paths import main_module_name
-
-    return f"{main_module_name()}:{function.__qualname__}"

@@ -1,13 +1,29 @@
-"""The plan of a program as text: its components, what each does, and what it gets from where."""
+"""The plan of a program: its components, what each does, and what it gets from where; as text, and
+as what travels with each component for the UI and the CLI."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from squall.streams.nodes import SourceNode, WindowNode
+from squall.streams.functions import path_of
+from squall.streams.nodes import (
+    AsyncNode,
+    KeyedNode,
+    Node,
+    SinkNode,
+    SourceNode,
+    StepNode,
+    WindowNode,
+)
 from squall.streams.planning import Output, Task
-from squall.windows.spec import Windows
+from squall.windows.spec import WindowPlan, options_of
+from squall.windows.words import words_of
+from squall_common.component.component import ShellBolt, ShellSpout
+from squall_common.topology.plan import PlanStep
+
+_OWN = "squall.streams."  # modules of this room
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +56,15 @@ def plan_of(tasks: Sequence[Task], parallelism: int) -> Plan:
 
 def _row(task: Task, parallelism: int) -> tuple[str, str, str, str]:
     named = task.named
-    executors = named.parallelism or (1 if _alone(task) else parallelism)
+    executors = task.executors(parallelism)
     size = f"×{executors}" if named.tasks is None else f"×{executors}, {named.tasks} tasks"
-    what = ", ".join(task.shown)
+    what = ", ".join(node.label for node in task.shown)
     if isinstance(task.node, WindowNode):
-        what = f"{what} over {_windows(task.node.windows)}"
+        windows = task.node.windows
+        read = WindowPlan.read(options_of(windows.conf()))
+        what = f"{what} over {words_of(read, event_time=windows.event_time is not None)}"
     inputs = " and ".join(f"{_source(output)} ({_grouping(how)})" for output, how in task.inputs)
     return task.id, size, what, f"<- {inputs}" if inputs else ""
-
-
-def _alone(task: Task) -> bool:
-    return isinstance(task.node, SourceNode) or (
-        isinstance(task.node, WindowNode) and not task.node.by_key
-    )
 
 
 def _source(output: Output) -> str:
@@ -65,20 +77,28 @@ def _grouping(how: str) -> str:
     return "by key" if how == "key" else how.replace("_", " ")
 
 
-def _windows(windows: Windows) -> str:
-    time = "event time" if windows.event_time is not None else "processing time"
-    if windows.gap_ms is not None:
-        return f"sessions with a gap of {_secs(windows.gap_ms)} of {time}"
-    length = _length(windows.length_ms, windows.length_count)
-    interval = _length(windows.slide_ms, windows.slide_count)
-    kind = f"tumbling {length}" if length == interval else f"{length} every {interval}"
-    counts = windows.length_ms is None and windows.slide_ms is None
-    return kind if counts and windows.event_time is None else f"{kind} of {time}"
+def steps_of(task: Task) -> tuple[PlanStep, ...]:
+    """What a component does. (Its windows, if it has any, follow from its configuration.)"""
+    return tuple(PlanStep(node.label, _paths(node)) for node in task.shown)
 
 
-def _length(millis: int | None, count: int | None) -> str:
-    return f"{count} values" if millis is None else _secs(millis)
+def _paths(node: Node) -> tuple[str, ...]:
+    paths = dict.fromkeys(path_of(one) for one in _called(node) if one is not None)
+    return tuple(path for path in paths if not path.startswith(_OWN))
 
 
-def _secs(millis: int) -> str:
-    return f"{millis / 1000:g} s"
+def _called(node: Node) -> Iterator[Any]:
+    """The functions and classes of the user's that a node calls."""
+    if isinstance(node, SourceNode | SinkNode):
+        if not isinstance(node.component, ShellSpout | ShellBolt):
+            yield type(node.component)
+        if isinstance(node, SourceNode):
+            yield node.of
+    elif isinstance(node, StepNode):
+        yield node.function
+        if node.operation == "branch":
+            yield from node.extra
+    elif isinstance(node, AsyncNode):
+        yield node.function
+    elif isinstance(node, KeyedNode | WindowNode):
+        yield from node.functions

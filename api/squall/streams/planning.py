@@ -75,10 +75,19 @@ class Task:
         return isinstance(self.node, SourceNode) and not self.node.parents
 
     @property
-    def shown(self) -> list[str]:
+    def shown(self) -> list[Node]:
         """What it does, for people: a call each."""
         nodes: list[Node] = [*self.steps] if self.steps else [self.node]
-        return [node.label for node in nodes if getattr(node, "operation", "") != "arm"]
+        return [node for node in nodes if getattr(node, "operation", "") != "arm"]
+
+    def executors(self, parallelism: int) -> int:
+        """How many executors it has, where components without a parallelism of their own have this
+        one. (Sources, sinks and windows without a key have one.)"""
+        node = self.node
+        alone = isinstance(node, SourceNode | SinkNode) or (
+            isinstance(node, WindowNode) and not node.by_key
+        )
+        return self.named.parallelism or (1 if alone else parallelism)
 
     def place_of(self, step: Node) -> int:
         """The place of a step in the program."""

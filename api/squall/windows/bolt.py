@@ -15,6 +15,7 @@ from squall.windows.sessions import Contents
 from squall.windows.shell import DrivenBolt, Shell
 from squall.windows.spec import LATE_TUPLE_FIELD, WINDOW_KEYS, WindowPlan, Windows, options_of
 from squall.windows.tuple_window import TupleWindow
+from squall.windows.words import words_of
 from squall_common.errors import ConfigError, InvalidTopologyError
 from squall_common.topology.model import StreamInfo
 
@@ -222,6 +223,16 @@ def window_problems(bolt: WindowedBolt, conf: Mapping[str, Any]) -> Iterator[str
     plan = WindowPlan.read(options)
     event_time = bolt._timestamp_of(plan) is not None
     yield from plan.problems(event_time=event_time, aggregates=isinstance(bolt, AggregateBolt))
+
+
+def window_words(bolt: WindowedBolt, conf: Mapping[str, Any], *, with_key: bool) -> str:
+    """A bolt's windows in words, "" if they are wrong; with the fields of their key, or without."""
+    try:
+        plan = WindowPlan.read(options_of(conf))
+    except ConfigError:
+        return ""  # the check of the component's configuration says more
+    words = words_of(plan, event_time=bolt._timestamp_of(plan) is not None)
+    return f"{words}, by {' and '.join(plan.key)}" if words and with_key and plan.key else words
 
 
 def with_late_stream(

@@ -155,9 +155,7 @@ def _boxes(
     x = float(_MARGIN)
     for column in columns:
         texts = [
-            text
-            for node in column
-            for text in (node.id, f"{node.what} {node.size}", notes.get(node.id, ""))
+            text for node in column for text in (node.id, _below(node), notes.get(node.id, ""))
         ]
         width = max(96.0, max(len(_cut(text)) for text in texts) * _CHAR_WIDTH + 24)
         y = _MARGIN + (tallest - len(column) * step) / 2
@@ -172,12 +170,11 @@ def _svg_node(node: Node, box: tuple[float, float, float], note: str) -> str:
     x, y, width = box
     radius = 26 if node.is_spout else 6
     middle = x + width / 2
-    below = " ".join(part for part in (node.what, node.size) if part)
     lines = [
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{_NODE_HEIGHT}" rx="{radius}" '
         f'fill="{_SPOUT if node.is_spout else _BOLT}" stroke="{_LINE}" stroke-width="1.4"/>',
         _text(middle, y + 22, node.id, _TEXT, "font-weight='600'"),
-        _text(middle, y + 40, below, _SOFT, "font-size='12'"),
+        _text(middle, y + 40, _below(node), _SOFT, "font-size='12'"),
     ]
     if note:
         lines.append(_text(middle, y + _NODE_HEIGHT + 15, note, _SOFT, "font-size='11'"))
@@ -223,9 +220,15 @@ def _text(x: float, y: float, text: str, fill: str, more: str) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle" fill="{fill}" {more}>{shown}</text>'
 
 
-def _cut(text: str) -> str:
+def _below(node: Node) -> str:
+    """What a node is, cut so that its size is seen."""
+    most = max(1, _LABEL_CHARS_MAX - len(node.size) - 1)
+    return " ".join(part for part in (_cut(node.what, most), node.size) if part)
+
+
+def _cut(text: str, most: int = _LABEL_CHARS_MAX) -> str:
     text = "".join(c if c.isprintable() else "?" for c in text)
-    return text if len(text) <= _LABEL_CHARS_MAX else f"{text[: _LABEL_CHARS_MAX - 1]}…"
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _quoted(text: str) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from squall_common.topology import drawing
+from squall_common.topology.plan import Plan, brief
 
 
 class ComponentKind(enum.Enum):
@@ -123,7 +124,8 @@ class StreamInfo:
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """A spout or a bolt. `conf` is its own part of the configuration (`json_conf`)."""
+    """A spout or a bolt. `conf` is its own part of the configuration (`json_conf`), `plan` what it
+    does, as far as whoever built it says so."""
 
     id: str
     kind: ComponentKind
@@ -132,6 +134,17 @@ class Component:
     streams: Mapping[str, StreamInfo] = field(default_factory=dict)
     parallelism: int | None = None  # executors; None when the submitter set none (1)
     conf: Mapping[str, Any] = field(default_factory=dict)
+    plan: Plan = ()
+
+    @property
+    def does(self) -> str:
+        """Its class or program, for people; of a component of streams its calls: "map, key_by"."""
+        calls = [step for step in self.plan if step.call]
+        if not calls:
+            return str(self.object)
+        if isinstance(self.object, PythonObject) and self.object.class_path in calls[0].functions:
+            return str(self.object)
+        return brief(calls)
 
     @property
     def size(self) -> str:
@@ -190,8 +203,7 @@ class Topology:
     def _drawn(self) -> tuple[list[drawing.Node], list[drawing.Edge]]:
         components = self.components.values()
         nodes = [
-            drawing.Node(c.id, c.kind is ComponentKind.SPOUT, str(c.object), c.size)
-            for c in components
+            drawing.Node(c.id, c.kind is ComponentKind.SPOUT, c.does, c.size) for c in components
         ]
         edges = [
             drawing.Edge(

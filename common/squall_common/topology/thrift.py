@@ -27,6 +27,7 @@ from squall_common.topology.model import (
     StreamInfo,
     Topology,
 )
+from squall_common.topology.plan import Plan, PlanStep, bounded
 from squall_thrift import storm
 from squall_thrift.codec import from_bytes, to_bytes
 
@@ -111,6 +112,11 @@ def _common(component: Component) -> storm.ComponentCommon:
         },
         parallelism_hint=component.parallelism,
         json_conf=json.dumps(dict(component.conf)) if component.conf else None,
+        plan=[
+            storm.PlanStep(call=s.call, functions=list(s.functions), windows=s.windows or None)
+            for s in component.plan
+        ]
+        or None,
     )
 
 
@@ -175,6 +181,16 @@ def _component(
         },
         parallelism=common.parallelism_hint,
         conf=_conf(common.json_conf),
+        plan=plan_of(common),
+    )
+
+
+def plan_of(common: storm.ComponentCommon) -> Plan:
+    """What a component does; () if whoever built it did not say. Any client may have written it, so
+    its size is bounded here."""
+    return bounded(
+        PlanStep(step.call, tuple(step.functions or ()), step.windows or "")
+        for step in common.plan or ()
     )
 
 

@@ -1,5 +1,7 @@
 """Topologies through Thrift: ours come back equal, foreign ones are read or refused by name."""
 
+from dataclasses import replace
+
 import pytest
 
 from squall import Bolt, ShellBolt, Spout, Stream, TopologyBuilder
@@ -12,6 +14,7 @@ from squall_common.topology.model import (
     ShellObject,
     Topology,
 )
+from squall_common.topology.plan import PLAN_MAX, PlanStep
 from squall_common.topology.system import system_topology, validate_topology
 from squall_common.topology.thrift import from_thrift, to_thrift
 from squall_thrift import codec, storm
@@ -54,6 +57,24 @@ def test_a_topology_comes_back_equal_over_the_wire():
 def test_a_compiled_topology_comes_back_equal_over_the_wire():
     compiled = system_topology(built(), TopologyOptions(topology_eventlogger_executors=1))
     assert from_thrift(over_the_wire(to_thrift(compiled))) == compiled
+
+
+def test_what_a_component_does_comes_back_and_is_cut():
+    topology = built()
+    steps = (PlanStep("map(f)", ("m:f",)), PlanStep("count()", windows="tumbling 60 s"))
+    sink = replace(topology.components["sink"], plan=steps)
+    topology = replace(topology, components={**topology.components, "sink": sink})
+    struct = over_the_wire(to_thrift(topology))
+    assert from_thrift(struct) == topology
+    # Any client may send anything.
+    struct.bolts["sink"].common.plan = [storm.PlanStep(call="x" * 10_000)] * 1_000
+    assert sum(step.size for step in from_thrift(struct).components["sink"].plan) <= PLAN_MAX
+
+
+def test_a_component_without_a_plan_has_none():
+    struct = over_the_wire(to_thrift(built()))
+    assert struct.bolts["sink"].common.plan is None
+    assert from_thrift(struct).components["sink"].plan == ()
 
 
 def test_a_python_component_is_a_java_object_with_one_binary_argument():

@@ -13,6 +13,7 @@ from squall import AggregateBolt, TopologyBuilder, TupleWindow, WindowedBolt
 from squall.testing import BoltTest, Emitted, FeederSpout, TopologyTest
 from squall.windows import EventTime, Windows, session, sliding, tumbling
 from squall_common.errors import InvalidTopologyError, SquallError
+from squall_common.topology.plan import PlanStep
 
 INPUTS = {"s": ["user", "at"]}
 
@@ -615,6 +616,26 @@ def test_windowed_replaces_the_windows_of_the_class() -> None:
     assert built(WithWindows(), tumbling(count=3)).conf[key] == 3
     assert key not in built(WithWindows(), tumbling(secs=3)).conf
     assert built(Shown(), conf={key: 4}).conf[key] == 4
+
+
+def test_a_windowed_bolt_carries_its_windows_in_words() -> None:
+    time = times(lag_secs=5, allowed_lateness_secs=30)
+    (step,) = built(Shown(), sliding(secs=60, every_secs=10, key="user", event_time=time)).plan
+    assert step == PlanStep(
+        "",
+        (f"{__name__}:Shown",),
+        "sliding 60 s every 10 s of event time, lag 5 s, allowed lateness 30 s, by user",
+    )
+    (step,) = built(WithWindows()).plan
+    assert step.windows == "tumbling 7 values"
+    # The time that a method finds is one as well.
+    (step,) = built(WithTimestamp(), tumbling(secs=1)).plan
+    assert step.windows == "tumbling 1 s of event time"
+
+
+class WithTimestamp(Shown):
+    def timestamp(self, tup: Any) -> int:
+        return int(tup["at"])
 
 
 def test_the_late_stream_is_declared() -> None:
