@@ -45,6 +45,21 @@ PAGES = {
 }
 
 
+LONG = "shop.orders.normalising_of_names:" + "remove_everything_but_letters_" * 5
+CALLS = ("event_time", "map", "map", "filter", "flat_map", "update_state_by_key", "peek", "key_by")
+
+
+def planned(name: str) -> storm.StormTopology:
+    """A topology of streams with long names of functions."""
+    code = ui_structs.code()
+    code.spouts["lines"].common.plan = [storm.PlanStep(call=f"source({name})", functions=[name])]
+    code.bolts["split"].common.plan = [
+        *(storm.PlanStep(call=f"{one}({LONG[33:]})", functions=[LONG] * 2) for one in CALLS),
+        storm.PlanStep(call=f"join({name})", windows=f"tumbling 60 s of event time, by {name}"),
+    ]
+    return code
+
+
 def put(site: Site, name: str) -> None:
     """Let everything have this name, and the supervisor be where the logviewer is."""
 
@@ -70,6 +85,7 @@ def put(site: Site, name: str) -> None:
             topology_conf=json.dumps({"topology.workers": 1, name: [name]}),
         )
 
+    site.nimbus.answers["getTopology"] = lambda *_: planned(name)
     site.nimbus.answers["getClusterInfo"] = info
     site.server.nimbus._answers.clear()  # on a busy machine an answer is kept for seconds
     site.nimbus.answers["getTopologyPageInfo"] = page
@@ -154,7 +170,8 @@ async def test_every_page_can_be_used_by_everyone_and_breaks_no_rule(
 async def test_a_topology_with_much_to_show_fits_a_small_window(
     site: Site, browser: Browser
 ) -> None:
-    """No table scrolls sideways at 1200 pixels, and each row of figures fills their frame."""
+    """No table scrolls sideways at 1200 pixels, each row of figures fills their frame, and what a
+    component does stays within its box and its list."""
 
     def much(*_: Any) -> storm.TopologyPageInfo:
         worker = ui_structs.worker()
@@ -168,6 +185,7 @@ async def test_a_topology_with_much_to_show_fits_a_small_window(
         )  # fmt: skip
         return ui_structs.topology_page(workers=[worker], checkpoints=checkpoints)
 
+    site.nimbus.answers["getTopology"] = lambda *_: planned("W" * 60)
     site.nimbus.answers["getTopologyPageInfo"] = much
     site.server.nimbus._answers.clear()
     page = await browser.page(width=1200)
@@ -188,6 +206,30 @@ async def test_a_topology_with_much_to_show_fits_a_small_window(
     assert "No space left on device" in await page.run(
         "[...document.querySelectorAll('.facts div')].map((one) => one.title).join()"
     )
+    boxes = await page.run(
+        "[...document.querySelectorAll('.box')].map((box) => {"
+        "const card = box.querySelector('.card').getBoundingClientRect();"
+        "return {texts: [...box.querySelectorAll('text')].map((one) => one.textContent),"
+        "outside: [...box.querySelectorAll('text')].map((one) => one.getBoundingClientRect())"
+        ".filter((one) => one.right > card.right || one.bottom > card.bottom).length}})"
+    )
+    assert [one["outside"] for one in boxes] == [0, 0]
+    texts = " ".join(boxes[1]["texts"])
+    assert "event_time, map ×2, filter, flat_map," in texts
+    assert texts.endswith("…")
+    for width in (1200, 390):
+        page = await browser.page(width=width)
+        await page.open(f"{site.base}/topology/{ID}/component/split")
+        await page.wait(f"document.querySelectorAll('.plan li').length === {len(CALLS) + 1}")
+        assert LONG in await page.text()
+        assert "over tumbling 60 s of event time, by " in await page.text()
+        outside = await page.run(
+            "[...document.querySelectorAll('.plan, .plan *')].filter((one) => "
+            "one.getBoundingClientRect().right > innerWidth || one.scrollWidth > one.clientWidth"
+            " && one.clientWidth > 0).length"
+        )
+        assert outside == 0
+        assert page.reports == []
 
 
 async def test_a_hostile_name_is_shown_as_it_is(site: Site, browser: Browser) -> None:

@@ -24,6 +24,8 @@ from squall_common.telemetry.findings import (
     findings,
 )
 from squall_common.topology.error_text import headline
+from squall_common.topology.plan import brief
+from squall_common.topology.thrift import plan_of
 from squall_thrift import storm
 from squall_ui.live import graph
 from squall_ui.live.beats import WorkerBeats
@@ -36,6 +38,7 @@ from squall_ui.rest.topology import checkpoints_json
 
 _TREND_SECS = 120
 _ERROR_CHARS = 300
+_DOES_CHARS = 120  # a box has room for half of them
 # How often it is judged why a large topology is slow: by ten seconds, so one more is not missed.
 _JUDGE_SECS = 1.0
 
@@ -86,6 +89,7 @@ class TopologyState:
         self.follows_sums = False
         self.info: storm.TopologyInfo | None = None
         self._known: _Known | None = None
+        self._plans: tuple[storm.StormTopology, Mapping[str, str]] | None = None
         self._followed: _Followed | None = None  # the last time that rates followed from sums
         # What is judged, where it follows from sums, and when it was made.
         self._judged: dict[str, dict[str, Any]] = {}
@@ -169,7 +173,7 @@ class TopologyState:
         """The components without what their executors do, of which nothing was read."""
         last = self._known
         if last is None or last.info is not None or last.page is not seen.page:
-            components = _components(seen, components_of(seen.code, False), {})
+            components = _components(seen, self._does(seen.code), {})
             last = self._known = _Known(None, seen.page, components, components, {})
         return last
 
@@ -188,18 +192,28 @@ class TopologyState:
             seen.page.workers or (),
         )
         by_component = _by_component(self._rates.add(executors))
-        commons = components_of(seen.code, False)
-        components = _components(seen, commons, by_component)
+        does = self._does(seen.code)
+        components = _components(seen, does, by_component)
         steady_flows = _by_component(self._rates.steady())
         _add_percentiles(components, steady_flows)
         self._known = _Known(
             seen.info,
             seen.page,
             components,
-            _components(seen, commons, steady_flows),
-            {name: sum_of(_known_flows(by_component.get(name, {}))) for name in commons},
+            _components(seen, does, steady_flows),
+            {name: sum_of(_known_flows(by_component.get(name, {}))) for name in does},
         )
         return self._known
+
+    def _does(self, code: storm.StormTopology) -> Mapping[str, str]:
+        """What each component does, in few words. It stays as it is for as long as a topology."""
+        if self._plans is None or self._plans[0] is not code:
+            found = components_of(code, False)
+            self._plans = (
+                code,
+                {name: brief(plan_of(one), _DOES_CHARS) for name, one in found.items()},
+            )
+        return self._plans[1]
 
     def _facts(
         self, seen: Look, components: Mapping[str, Mapping[str, Any]], now_secs: float
@@ -275,16 +289,18 @@ def _by_component(flows: Mapping[Key, Flow | None]) -> dict[str, dict[Key, Flow 
 
 
 def _components(
-    seen: Look, names: Iterable[str], flows: Mapping[str, Mapping[Key, Flow | None]]
+    seen: Look,
+    does: Mapping[str, str],
+    flows: Mapping[str, Mapping[Key, Flow | None]],
 ) -> dict[str, dict[str, Any]]:
-    """What is shown of each component."""
+    """What is shown of each component. `does`: what its box says that it does."""
     stats = {
         **(seen.page.id_to_spout_agg_stats or {}),
         **(seen.page.id_to_bolt_agg_stats or {}),
     }
     return {
-        name: _component(name in seen.code.spouts, flows.get(name, {}), stats.get(name))
-        for name in names
+        name: _component(name in seen.code.spouts, flows.get(name, {}), stats.get(name), one)
+        for name, one in does.items()
     }
 
 
@@ -292,6 +308,7 @@ def _component(
     is_spout: bool,
     flows: Mapping[Key, Flow | None],
     stats: storm.ComponentAggregateStats | None,
+    does: str,
 ) -> dict[str, Any]:
     known = list(_known_flows(flows))
     total = sum_of(known)
@@ -306,6 +323,7 @@ def _component(
     blocked = {by: min(1.0, waiting / max(1, tasks)) for by, waiting in total.blocked.items()}
     return {
         "type": "spout" if is_spout else "bolt",
+        "does": does,
         "executors": len(flows) or (common.num_executors if common else 0) or 0,
         "reporting": len(known),
         "tasks": tasks,

@@ -7,6 +7,8 @@ from typing import Any
 
 from squall_common.names import is_system_id
 from squall_common.topology.error_text import headline
+from squall_common.topology.plan import Plan, plan_as_json
+from squall_common.topology.thrift import plan_of
 from squall_thrift import storm
 from squall_ui.rest.endpoints import (
     COMPONENT,
@@ -72,6 +74,7 @@ _EXECUTOR = obj(
     _COUNTS, id=TEXT, encodedId=TEXT, uptime=TEXT, uptimeSeconds=COUNT, host=TEXT, port=COUNT,
     workerLogLink=TEXT, optional={"completeLatency": DECIMAL, **_BOLT, **_MEASURED},
 )  # fmt: skip
+_STEP = obj(step=TEXT, functions=array(TEXT), windows=nullable(TEXT))
 _PROFILE = obj(host=TEXT, port=TEXT, dumplink=TEXT, timestamp=TEXT)
 _BY_WINDOW: dict[str, Shape] = {
     "spoutSummary": array(
@@ -88,7 +91,7 @@ COMPONENT_PAGE: Shape = extended(
         eventLogLink=nullable(TEXT), profilingAndDebuggingCapable=FLAG, profileActionEnabled=FLAG,
         profilerActive=array(_PROFILE), componentErrors=array(_ERROR), inputStats=array(_INPUT),
         outputStats=array(_OUTPUT), executorStats=array(_EXECUTOR), eventLoggerCount=COUNT,
-        schedulerDisplayResource=FLAG,
+        schedulerDisplayResource=FLAG, plan=array(_STEP),
         optional=_BY_WINDOW,
     ),
 )  # fmt: skip
@@ -120,14 +123,23 @@ async def component(ask: Ask) -> Any:
             True,
             max_age_secs=30.0,
         )
+    found = code.spouts.get(name) or code.bolts[name]
     return component_page(
-        page, summary, loggers, active, ask.window, ask.site.logviewers, time.time()
+        page,
+        summary,
+        plan_of(found.common),
+        loggers,
+        active,
+        ask.window,
+        ask.site.logviewers,
+        time.time(),
     )
 
 
 def component_page(
     page: storm.ComponentPageInfo,
     summary: storm.TopologySummary,
+    plan: Plan,
     loggers: storm.ComponentPageInfo | None,
     active: list[storm.ProfileRequest],
     window: str,
@@ -191,6 +203,7 @@ def component_page(
             for one in page.exec_stats or ()
         ],
         "schedulerDisplayResource": False,
+        "plan": plan_as_json(plan),
     }
 
 

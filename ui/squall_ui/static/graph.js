@@ -8,15 +8,18 @@ import { toneOf } from "./chart.js";
 import { h } from "./dom.js";
 import { bytes, ms, percent, rate } from "./format.js";
 
-const BOX = { width: 160, height: 66 };
+const BOX = { width: 160, height: 66, pad: 10 };
+const NAME = { font: "600 13px" };
+const DOES = { font: "11px", most: 2 }; // lines of a box that say what its component does
+const LINE = 14;
 const GAP = { x: 76, y: 22 }; // wide enough for bytes a second
 const SWEEPS = 6;
 
 let lastShape = null;
 let lastPlaces = null;
 
-export function place(names, layers, edges) {
-  const shape = JSON.stringify([names, layers, edges.map((one) => [one.source, one.target])]);
+export function place(names, layers, edges, boxHeight = BOX.height) {
+  const shape = JSON.stringify([names, layers, edges.map((one) => [one.source, one.target]), boxHeight]);
   if (shape === lastShape) return lastPlaces;
   const rows = [];
   for (const name of names) (rows[layers[name] ?? 0] ??= []).push(name);
@@ -51,7 +54,7 @@ export function place(names, layers, edges) {
     row?.forEach((name) => {
       places.set(name, {
         x: 8 + layer * (BOX.width + GAP.x),
-        y: 8 + (at.get(name) + (height - 1) / 2) * (BOX.height + GAP.y),
+        y: 8 + (at.get(name) + (height - 1) / 2) * (boxHeight + GAP.y),
       });
     });
   });
@@ -59,9 +62,40 @@ export function place(names, layers, edges) {
   lastPlaces = {
     places,
     width: rows.length * (BOX.width + GAP.x) - GAP.x + 16,
-    height: height * (BOX.height + GAP.y) - GAP.y + 16,
+    height: height * (boxHeight + GAP.y) - GAP.y + 16,
   };
   return lastPlaces;
+}
+
+let pen = null;
+const fitted = new Map(); // lines by font, room and text: they are drawn four times a second
+
+// A text in lines that a box has room for; what is left out is shown as "…".
+export function linesOf(text, { font, room = BOX.width - 2 * BOX.pad, most = 1 }) {
+  const key = `${font} ${room} ${text}`;
+  if (!fitted.has(key)) fitted.set(key, wrap(text, font, room, most));
+  return fitted.get(key);
+}
+
+function wrap(text, font, room, most) {
+  pen ??= document.createElement("canvas").getContext("2d");
+  pen.font = `${font} ${getComputedStyle(document.documentElement).fontFamily}`;
+  const fits = (line) => pen.measureText(line).width <= room;
+  const lines = [];
+  for (const word of text.split(" ")) {
+    const longer = lines.length ? `${lines.at(-1)} ${word}` : word;
+    if (lines.length && (fits(longer) || lines.length === most)) lines[lines.length - 1] = longer;
+    else lines.push(word);
+  }
+  return lines.map((line) => {
+    if (fits(line)) return line;
+    let left = line.split(" ");
+    while (left.length > 1 && !fits(`${left.join(" ")} …`)) left = left.slice(0, -1);
+    if (left.length > 1) return `${left.join(" ")} …`;
+    let [word] = left;
+    while (word && !fits(`${word}…`)) word = word.slice(0, -1);
+    return `${word}…`;
+  });
 }
 
 function cut(text, most) {
@@ -71,7 +105,9 @@ function cut(text, most) {
 export function graph(state, hrefOf) {
   const names = Object.keys(state.components);
   if (!names.length) return h("p.quiet", {}, "This topology has no components.");
-  const { places, width, height } = place(names, state.layers, state.edges);
+  const does = new Map(names.map((name) => [name, state.components[name].does ? linesOf(state.components[name].does, DOES) : []]));
+  const boxHeight = BOX.height + LINE * Math.max(...[...does.values()].map((lines) => lines.length));
+  const { places, width, height } = place(names, state.layers, state.edges, boxHeight);
   const onPath = new Set(state.path.slice(1).map((name, index) => `${state.path[index]}\n${name}`));
   const most = Math.max(1, ...state.edges.map((one) => one.rate));
   return h(
@@ -85,20 +121,20 @@ export function graph(state, hrefOf) {
         {},
         h("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto", markerUnits: "userSpaceOnUse" }, h("path.head", { d: "M0 0L8 4L0 8z" })),
       ),
-      state.edges.map((edge) => drawEdge(edge, places, onPath.has(`${edge.source}\n${edge.target}`), most)),
-      names.map((name) => drawBox(name, state.components[name], places.get(name), state.path.includes(name), hrefOf(name))),
+      state.edges.map((edge) => drawEdge(edge, places, boxHeight, onPath.has(`${edge.source}\n${edge.target}`), most)),
+      names.map((name) => drawBox(name, state.components[name], does.get(name), places.get(name), boxHeight, state.path.includes(name), hrefOf(name))),
     ),
   );
 }
 
-function drawEdge(edge, places, slow, most) {
+function drawEdge(edge, places, boxHeight, slow, most) {
   const from = places.get(edge.source);
   const to = places.get(edge.target);
   if (!from || !to) return null;
   const x1 = from.x + BOX.width;
-  const y1 = from.y + BOX.height / 2;
+  const y1 = from.y + boxHeight / 2;
   const x2 = to.x - 2;
-  const y2 = to.y + BOX.height / 2;
+  const y2 = to.y + boxHeight / 2;
   const back = x2 <= x1;
   const bend = back ? 60 : Math.max(28, (x2 - x1) / 2);
   const line = `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`;
@@ -116,7 +152,7 @@ function drawEdge(edge, places, slow, most) {
 
 const byteRate = (value) => `${bytes(value < 1024 ? Math.round(value) : value)}/s`;
 
-function drawBox(name, one, at, slow, href) {
+function drawBox(name, one, does, at, height, slow, href) {
   const spout = one.type === "spout";
   const waits = Object.entries(one.blocked).sort((a, b) => b[1] - a[1])[0];
   const blocked = waits && waits[1] >= 0.2;
@@ -133,12 +169,13 @@ function drawBox(name, one, at, slow, href) {
   return h(
     "a.box",
     { href, "data-key": `box ${name}`, "aria-label": said, class: `tone-${tone} ${blocked ? "blocked" : ""} ${slow ? "slow" : ""}`, svg: true },
-    h("title", {}, `${said}${one.skew > 1.5 ? `\nskew ${one.skew}` : ""}${one.error ? `\n${one.error}` : ""}`),
-    h("rect.card", { x: at.x, y: at.y, width: BOX.width, height: BOX.height, rx: spout ? 14 : 5 }),
-    spout ? null : h("rect.fill", { x: at.x + 1, y: at.y + BOX.height - 5, width: Math.max(0, Math.min(1, one.busy)) * (BOX.width - 2), height: 4 }),
-    h("text.name", { x: at.x + 10, y: at.y + 20 }, cut(name, one.error ? 17 : 20)),
+    h("title", {}, `${said}${one.does ? `\n${one.does}` : ""}${one.skew > 1.5 ? `\nskew ${one.skew}` : ""}${one.error ? `\n${one.error}` : ""}`),
+    h("rect.card", { x: at.x, y: at.y, width: BOX.width, height, rx: spout ? 14 : 5 }),
+    spout ? null : h("rect.fill", { x: at.x + 1, y: at.y + height - 5, width: Math.max(0, Math.min(1, one.busy)) * (BOX.width - 2), height: 4 }),
+    h("text.name", { x: at.x + 10, y: at.y + 20 }, linesOf(name, one.error ? { ...NAME, room: BOX.width - 2 * BOX.pad - 16 } : NAME)),
     h("text.numbers", { x: at.x + 10, y: at.y + 38 }, numbers),
     h("text.more", { x: at.x + 10, y: at.y + 54 }, third),
+    does.map((line, index) => h("text.more", { x: at.x + BOX.pad, y: at.y + 54 + LINE * (index + 1) }, line)),
     one.error ? h("circle.flag", { cx: at.x + BOX.width - 12, cy: at.y + 15, r: 4 }) : null,
   );
 }

@@ -12,10 +12,12 @@ import aiohttp
 import jsonschema
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from tests.support import ui_structs
 from tests.support.fake_nimbus import FakeNimbus, fake_nimbus
 from tests.support.ui_structs import ID, answer_everything, summary
 
 from squall_common.config.options.typed import ClientOptions, UiOptions
+from squall_thrift import storm
 from squall_ui.daemon import UiServer
 from squall_ui.rest.api import ENDPOINTS
 from squall_ui.rest.endpoints import Endpoint
@@ -233,6 +235,21 @@ async def test_numbers_are_where_clients_look_for_them(ui: Client) -> None:
     graph = await ui.get(f"/topology/{ID}/visualization")
     assert graph["lines"][":transferred"] == {"default": 2400}
     assert graph["split"][":inputs"][0][":grouping"] == "shuffle"
+
+
+async def test_a_component_shows_what_it_does(ui: Client, nimbus: FakeNimbus) -> None:
+    assert (await ui.get(f"/topology/{ID}/component/split"))["plan"] == []
+    code = ui_structs.code()
+    code.bolts["split"].common.plan = [
+        storm.PlanStep(call="map(normalise)", functions=["shop:normalise"]),
+        storm.PlanStep(call="", functions=["shop:Totals"], windows="tumbling 60 s"),
+    ]
+    nimbus.answers["getTopology"] = lambda *_: code
+    ui.server.nimbus._answers.clear()
+    assert (await ui.get(f"/topology/{ID}/component/split"))["plan"] == [
+        {"step": "map(normalise)", "functions": ["shop:normalise"], "windows": None},
+        {"step": "Totals", "functions": ["shop:Totals"], "windows": "tumbling 60 s"},
+    ]
 
 
 async def test_prometheus_finds_how_requests_were_answered(ui: Client) -> None:

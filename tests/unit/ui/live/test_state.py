@@ -54,6 +54,25 @@ def test_percentiles_queues_blocked_time_and_usage_are_shown() -> None:
     assert (worker["cpu"], worker["memory"], worker["lagMs"]) == (0.951, 50_000_000, 12.3)
 
 
+def test_a_component_says_in_few_words_what_it_does() -> None:
+    code = ui_structs.code()
+    calls = ["map(f)", "map(g)", *(f"flat_map(f{number})" for number in range(3)), "key_by()"]
+    code.bolts["split"].common.plan = [storm.PlanStep(call=one) for one in calls]
+    seen = Look(ui_structs.summary(), code, ui_structs.topology_page(), ui_structs.topology_info())
+    state = TopologyState()
+    for _ in range(2):
+        components = state.look(seen, NOW)["components"]
+        assert components["split"]["does"] == "map ×2, flat_map ×3, key_by"
+        assert components["lines"]["does"] == ""
+    # What any client may have sent is cut.
+    other = ui_structs.code()
+    other.bolts["split"].common.plan = [
+        storm.PlanStep(call=f"map{number}") for number in range(100_000)
+    ]
+    seen = Look(ui_structs.summary(), other, ui_structs.topology_page(), ui_structs.topology_info())
+    assert len(state.look(seen, NOW)["components"]["split"]["does"]) == 120
+
+
 def test_what_was_not_measured_is_null() -> None:
     state = look(ui_structs.topology_page())
     lines, (worker,) = state["components"]["lines"], state["workers"]

@@ -121,6 +121,7 @@ function drawPage(page, id, name, view, draw) {
         view.charts(view),
       ),
     ),
+    detail.plan?.length ? section("Plan", plan(detail.plan)) : null,
     section("Errors", errorList(id, detail.componentErrors)),
     section("By window", windows(windowsOf(detail), spout)),
     h(
@@ -145,6 +146,15 @@ function drawPage(page, id, name, view, draw) {
     spout ? null : section("Inputs", inputs(id, detail)),
     section("Outputs", outputs(detail, spout)),
     section("Executors", executors(page, id, detail, spout)),
+  );
+}
+
+// What it does: its calls, with their windows and functions.
+function plan(steps) {
+  return h(
+    "ol.plan",
+    {},
+    steps.map((one) => h("li", {}, h("div", {}, h("code", {}, one.step), one.windows ? h("span", {}, `over ${one.windows}`) : null, one.functions.map((path) => h("code.quiet", {}, path))))),
   );
 }
 
