@@ -20,6 +20,7 @@ from squall import _entry
 from squall._submit import Session
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.topology.model import Topology
+from squall_common.topology.plan import plan_as_json
 from squall_common.topology.system import task_count
 
 FORMAT_VARIABLE = "SQUALL_GRAPH"
@@ -49,6 +50,7 @@ def described(name: str, conf: Mapping[str, Any], topology: Topology) -> dict[st
                 "streams": {
                     stream: list(info.fields) for stream, info in component.streams.items()
                 },
+                "plan": plan_as_json(component.plan),
             }
             for component in topology.components.values()
         ],

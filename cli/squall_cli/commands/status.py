@@ -30,6 +30,8 @@ def command(settings: Settings, topology_name: str, as_json: bool) -> None:
     bolt's mean time in execute, P50, P95 and P99 its percentiles; CAPACITY is the share of its time
     that the busiest executor of a bolt spends there; QUEUE is the number of tuples that wait for a
     bolt, or of a spout's pending messages; BLOCKED names whom a component waits for most.
+
+    PLAN OF lists the steps of streams that run in a component, and the windows of bolts.
     """
     from squall_cli.cluster.nimbus import call_nimbus
     from squall_cli.commands.get_errors import group_errors
@@ -51,6 +53,7 @@ def command(settings: Settings, topology_name: str, as_json: bool) -> None:
     _print_summary(topology)
     _print_findings(found)
     _print_components(topology, now)
+    _print_plans(topology)
     _print_workers(topology)
     if levels:
         click.echo()
@@ -193,6 +196,21 @@ def _print_components(topology: Topology, now: float) -> None:
     )  # fmt: skip
 
 
+def _print_plans(topology: Topology) -> None:
+    rows = [
+        (
+            name if number == 0 else "",
+            f"{step.name} over {step.windows}" if step.windows else step.name,
+            ", ".join(step.functions),
+        )
+        for name in (one.name for one in topology.components)
+        for number, step in enumerate(topology.plans.get(name, ()))
+    ]
+    if rows:
+        click.echo()
+        print_table(("PLAN OF", "STEP", "FUNCTIONS"), rows)
+
+
 def _print_workers(topology: Topology) -> None:
     from squall_cli.observe.screen import latency_words
 
@@ -229,6 +247,7 @@ def _as_json(
 ) -> dict[str, Any]:
     """As docs/json.md describes it."""
     from squall_cli.observe.as_json import component_as_json, finding_as_json, summary_as_json
+    from squall_common.topology.plan import plan_as_json
 
     return {
         **summary_as_json(topology.summary),
@@ -238,7 +257,11 @@ def _as_json(
         if topology.checkpoints is None
         else _checkpoints_as_json(topology.checkpoints),
         "components": [
-            component_as_json(one, topology.activity.secs) for one in topology.components
+            {
+                **component_as_json(one, topology.activity.secs),
+                "plan": plan_as_json(topology.plans.get(one.name, ())),
+            }
+            for one in topology.components
         ],
         "workers": [
             {

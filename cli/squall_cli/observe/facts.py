@@ -17,6 +17,8 @@ from squall_cli.cluster.nimbus import ask_nimbus
 from squall_common.config.options.typed import ClientOptions, TopologyOptions
 from squall_common.telemetry.findings import NEARLY_FULL
 from squall_common.topology.error_text import headline
+from squall_common.topology.plan import Plan
+from squall_common.topology.thrift import plan_of
 
 if TYPE_CHECKING:
     from squall_common.client.nimbus import NimbusClient
@@ -111,6 +113,7 @@ class Topology:
     timeout_secs: float  # topology.message.timeout.secs
     max_pending: int | None  # topology.max.spout.pending
     checkpoints: storm.CheckpointReport | None = None  # None: it takes none, or has not reported
+    plans: Mapping[str, Plan] = field(default_factory=dict)  # by component; read by `read_topology`
 
 
 def topology_of(summary: storm.TopologySummary, page: storm.TopologyPageInfo) -> Topology:
@@ -220,6 +223,13 @@ async def _with_load(client: NimbusClient, topology: Topology) -> Topology:
     return replace(topology, components=components)
 
 
+def plans_of(code: storm.StormTopology) -> dict[str, Plan]:
+    """What components do, of those that say so."""
+    commons = {name: one.common for name, one in (code.spouts or {}).items()}
+    commons |= {name: one.common for name, one in (code.bolts or {}).items()}
+    return {name: plan for name, one in commons.items() if (plan := plan_of(one))}
+
+
 def totals_of(page: storm.TopologyPageInfo, time: float) -> Totals:
     """The counts of a topology's page since it was submitted."""
     counts = {}
@@ -253,7 +263,9 @@ def read_topology(options: ClientOptions, name: str) -> Topology:
     async def ask(client: NimbusClient) -> Topology:
         summary = await client.call("getTopologySummaryByName", name)
         page = await client.call("getTopologyPageInfo", summary.id, _WINDOW, False)
-        return await _with_load(client, topology_of(summary, page))
+        code = await client.call("getTopology", summary.id)
+        topology = replace(topology_of(summary, page), plans=plans_of(code))
+        return await _with_load(client, topology)
 
     return ask_nimbus(options, ask, "getTopologyPageInfo")
 

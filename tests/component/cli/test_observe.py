@@ -121,6 +121,7 @@ def _running(nimbus: FakeNimbus) -> None:
         "getTopologyPageInfo": page,
         "getClusterInfo": lambda: cluster(),
         "getTopologyInfoWithOpts": info,
+        "getTopology": code(),
         "getLogConfig": storm.LogConfig(named_logger_level={"job": level}),
         "getComponentPageInfo": lambda *_: component_page(0.95, 0.9),
     }
@@ -139,6 +140,38 @@ def test_status_shows_figures_and_the_bottleneck(command: Any) -> None:
     assert "h1:6700" in out
     assert "DEBUG" in out
     assert "\x1b" not in out
+
+
+def code(*steps: storm.PlanStep) -> storm.StormTopology:
+    """What a bolt does."""
+    common = storm.ComponentCommon(inputs={}, streams={}, plan=list(steps))
+    shell = storm.ComponentObject(shell=storm.ShellComponent())
+    return storm.StormTopology(
+        spouts={}, bolts={"count": storm.Bolt(bolt_object=shell, common=common)}, state_spouts={}
+    )
+
+
+def test_status_lists_the_steps_of_streams(nimbus: FakeNimbus, command: Any) -> None:
+    _, out, _ = command("status", "wordcount")
+    assert "PLAN OF" not in out
+    nimbus.answers["getTopology"] = code(
+        storm.PlanStep(call="map(normalise)", functions=["shop:normalise"]),
+        storm.PlanStep(call="count()\x1b[2J", windows="tumbling 60 s of event time, lag 5 s"),
+    )
+    status, out, err = command("status", "wordcount")
+    assert (status, err) == (0, "")
+    shown = [line.split() for line in out.partition("PLAN OF")[2].splitlines()[1:3]]
+    assert shown[0] == ["count", "map(normalise)", "shop:normalise"]
+    assert " ".join(shown[1]).endswith("over tumbling 60 s of event time, lag 5 s")
+    assert "\x1b" not in out
+    _, out, _ = command("status", "wordcount", "--json")
+    plans = {one["name"]: one["plan"] for one in json.loads(out)["components"]}
+    assert plans["lines"] == []
+    assert plans["count"][0] == {
+        "step": "map(normalise)",
+        "functions": ["shop:normalise"],
+        "windows": None,
+    }
 
 
 def test_status_for_programs(command: Any) -> None:

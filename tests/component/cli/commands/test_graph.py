@@ -67,6 +67,7 @@ def test_json_has_everything(package: Path) -> None:
     numbers, add = answer["components"]
     assert numbers["streams"] == {"default": ["n"], "bad": ["n", "why"]}
     assert (add["kind"], add["runs"], add["executors"], add["tasks"]) == ("bolt", "Add", 2, 8)
+    assert (numbers["plan"], add["plan"]) == ([], [])
     assert {
         "from": "numbers",
         "stream": "default",
@@ -74,6 +75,41 @@ def test_json_has_everything(package: Path) -> None:
         "grouping": "fields",
         "fields": ["n"],
     } in answer["edges"]
+
+
+STREAMS = """\
+from sums import Numbers
+from squall import StreamBuilder, submit_topology
+from squall.windows import tumbling
+
+
+def double(n):
+    return n * 2
+
+
+if __name__ == "__main__":
+    builder = StreamBuilder()
+    numbers = builder.source("numbers", Numbers())
+    numbers.map(double).key_by().window(tumbling(secs=60)).count().named("count")
+    submit_topology("streams", {}, builder.build())
+"""
+
+
+def test_components_of_streams_show_their_steps(package: Path) -> None:
+    (package / "streams.py").write_text(STREAMS)
+    answer = json.loads(storm("graph", "--json", package, "streams", check=True).stdout)
+    plans = {one["id"]: one["plan"] for one in answer["components"]}
+    assert plans["map-double"] == [
+        {"step": "map(double)", "functions": ["streams:double"], "windows": None},
+        {"step": "key_by()", "functions": [], "windows": None},
+    ]
+    assert plans["count"] == [
+        {"step": "count()", "functions": [], "windows": "tumbling 60 s of processing time"}
+    ]
+    drawn = storm("graph", package, "streams", check=True).stdout
+    assert '"numbers<br>Numbers<br>×1"' in drawn
+    assert '"map-double<br>map, key_by<br>×1"' in drawn
+    assert "count over tumbling 60 s of#8230;" in drawn
 
 
 def test_a_topology_that_cannot_run_is_explained(package: Path) -> None:
