@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, groupby
+from itertools import groupby
 from typing import Any
 
 from squall_common.daemon.output.redaction import redact_text
@@ -55,20 +55,31 @@ Plan = tuple[PlanStep, ...]
 def bounded(steps: Iterable[PlanStep]) -> Plan:
     """The steps with a bounded size and without the secrets that can be recognized in them: long
     texts are cut, and a last step says how many are left out."""
-    kept = [
-        PlanStep(
-            _cut(redact_text(step.call)),
-            tuple(_cut(path) for path in step.functions[:FUNCTIONS_MAX]),
-            _cut(step.windows),
-        )
-        for step in steps
-    ]
-    ends = list(accumulate(step.size for step in kept))
-    if not ends or ends[-1] <= PLAN_MAX:
-        return tuple(kept)
-    left_out = PlanStep(f"and {len(kept)} more")
-    fitting = bisect_right(ends, PLAN_MAX - left_out.size)
-    return (*kept[:fitting], replace(left_out, call=f"and {len(kept) - fitting} more"))
+    kept: list[PlanStep] = []
+    ends: list[int] = []
+    waiting = iter(steps)
+    for step in waiting:
+        kept.append(_bounded(step))
+        ends.append(kept[-1].size + (ends[-1] if ends else 0))
+        if ends[-1] > PLAN_MAX:
+            fitting = bisect_right(ends, PLAN_MAX - PlanStep(_left_out(10**9)).size)
+            number = len(kept) - fitting + sum(1 for _ in waiting)
+            return (*kept[:fitting], PlanStep(_left_out(number)))
+    return tuple(kept)
+
+
+def _bounded(step: PlanStep) -> PlanStep:
+    # Cut before as well: any client may have sent megabytes. (Much later, so that no secret of
+    # which the end is missing is left in what is shown.)
+    return PlanStep(
+        _cut(redact_text(step.call[: 10 * TEXT_MAX])),
+        tuple(_cut(path) for path in step.functions[:FUNCTIONS_MAX]),
+        _cut(step.windows),
+    )
+
+
+def _left_out(number: int) -> str:
+    return f"and {number} more"
 
 
 def with_windows(steps: Sequence[PlanStep], windows: str) -> Plan:
