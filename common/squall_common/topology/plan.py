@@ -41,7 +41,7 @@ class PlanStep:
     @property
     def name(self) -> str:
         """The call; of a component's own code, its class."""
-        return self.call or "".join(self.functions).rpartition(":")[2]
+        return self.call or next(iter(self.functions), "").rpartition(":")[2]
 
     @property
     def size(self) -> int:
