@@ -78,6 +78,7 @@ WITHOUT_EXAMPLE = {
     "squall.metrics.TaskInfo",
     "squall.testing.Emitted",
     "squall.testing.Execution",
+    "squall.testing.connectors.DeadLetterBolt",
     "squall.testing.connectors.ServerControl",
     "squall.multilang.Component",
     "squall.multilang.Tuple",

@@ -65,7 +65,8 @@ class CollectingBolt(Bolt):
 
 
 class DeadLetterBolt(Bolt):
-    """Keeps the dead letters of a spout."""
+    """Keeps dead letters in `got`, each as the list of its values: those of a sink that runs in
+    `SinkContract.running(letters=...)`, for tests of your own beside the contract's."""
 
     def __init__(self) -> None:
         self.got: list[list[Any]] = []
