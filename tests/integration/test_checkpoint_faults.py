@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.test_exactly_once_kills import TOPOLOGY, end, rows
-from tests.support.devcluster import DevCluster, wait_for
+from tests.integration.test_exactly_once_kills import TOPOLOGY, end, rows, wait_for_rows
+from tests.support.devcluster import DevCluster
 from tests.support.effort import SOAK
 from tests.support.ledger import nothing_lost
 
@@ -147,18 +147,13 @@ def test_faults_lose_and_double_nothing(tmp_path: Path) -> None:
             tmp_path / "cluster", supervisors=2, slots=2, overrides=options
         ) as cluster:
             cluster.storm("jar", package, "ledger.py", tmp_path)
-            wait_for("rows", lambda: len(rows(ledger)) >= PART, LIMIT_SECS, 0.1)
+            wait_for_rows(ledger, PART)
             faulty = Faulty(cluster, link, disk if mounted else None)
             for number, fault in enumerate(FAULTS, start=1):
                 append(number)
                 faulty.happen(fault)
                 goal = PART * (number + 1)
-                wait_for(
-                    f"rows after {fault!r}",
-                    lambda goal=goal: len(rows(ledger)) >= goal,
-                    LIMIT_SECS,
-                    0.1,
-                )
+                wait_for_rows(ledger, goal)
             cluster.storm("kill", "ledger", "-w", "0")
             cluster.wait_gone("ledger", LIMIT_SECS)
     finally:

@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.integration.test_exactly_once_kills import TOPOLOGY, end, rows
+from tests.integration.test_exactly_once_kills import TOPOLOGY, end, rows, wait_for_rows
 from tests.support.devcluster import DevCluster, wait_for
 from tests.support.effort import SOAK
 from tests.support.ledger import nothing_lost
@@ -91,7 +91,7 @@ def test_a_rebalance_moves_state_to_more_and_to_fewer_tasks(tmp_path: Path) -> N
         cluster.storm("jar", package, "ledger.py", tmp_path)
         for number, tasks in enumerate(STEPS):
             goal = MESSAGES * (number + 1) // (len(STEPS) + 2)
-            wait_for("rows", lambda goal=goal: len(rows(ledger)) >= goal, LIMIT_SECS, 0.1)
+            wait_for_rows(ledger, goal)
             sizes = ("-e", f"count={tasks}", "-e", f"fives={tasks}")
             cluster.storm("rebalance", "ledger", *sizes)
             for component in ("count", "fives"):
@@ -106,7 +106,7 @@ def test_a_rebalance_moves_state_to_more_and_to_fewer_tasks(tmp_path: Path) -> N
         options = storm.RebalanceOptions(num_executors={"count": 129})
         with pytest.raises(storm.InvalidTopologyException, match="at most 128 tasks"):
             cluster.call("rebalance", "ledger", options)
-        wait_for("all rows", lambda: len(rows(ledger)) >= MESSAGES, LIMIT_SECS, 0.1)
+        wait_for_rows(ledger, MESSAGES)
         fives = tmp_path / "fives.db"
         count = sum(total // WINDOW for total in Counter(keys).values())
         wait_for("all windows", lambda: len(windows(fives)) >= count, LIMIT_SECS, 0.1)

@@ -11,8 +11,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.integration.test_exactly_once_kills import TOPOLOGY, end, rows
-from tests.support.devcluster import DevCluster, wait_for
+from tests.integration.test_exactly_once_kills import TOPOLOGY, end, rows, wait_for_rows
+from tests.support.devcluster import DevCluster
 from tests.support.ledger import nothing_lost
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -62,12 +62,12 @@ def test_a_changed_topology_goes_on_from_a_savepoint(tmp_path: Path) -> None:
         tmp_path / "cluster", supervisors=2, slots=2, overrides=options, secure=True
     ) as cluster:
         cluster.storm("jar", package, "ledger.py", tmp_path, "count", "2")
-        wait_for("rows", lambda: len(rows(ledger)) >= MESSAGES // 5, LIMIT_SECS, 0.1)
+        wait_for_rows(ledger, MESSAGES // 5)
         cluster.storm("savepoint", "ledger", "--name", "first")
         status = json.loads(cluster.storm("status", "ledger", "--json").stdout)
         assert status["checkpoints"]["epoch"] > 0
         end(min(cluster.worker_pids(3, LIMIT_SECS)))
-        wait_for("rows", lambda: len(rows(ledger)) >= MESSAGES // 3, LIMIT_SECS, 0.1)
+        wait_for_rows(ledger, MESSAGES // 3)
         append(1)
         taken = cluster.storm("savepoint", "ledger", "--name", "second", "--stop", "--json")
         assert json.loads(taken.stdout)["place"] == f"{folder}/second"
@@ -88,7 +88,7 @@ def test_a_changed_topology_goes_on_from_a_savepoint(tmp_path: Path) -> None:
         assert cluster.names() == set()
 
         cluster.storm("jar", "--from-savepoint", "second", *run, "count", "5", "echo")
-        wait_for("all rows", lambda: len(rows(ledger)) >= MESSAGES, LIMIT_SECS, 0.1)
+        wait_for_rows(ledger, MESSAGES)
         listed = json.loads(cluster.storm("savepoint", "ledger", "--list", "--json").stdout)
         assert [one["name"] for one in listed] == ["first", "second"]
         cluster.storm("savepoint", "ledger", "--remove", "first", "--to", folder)
