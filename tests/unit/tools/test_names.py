@@ -51,6 +51,7 @@ WORDS = {
     "nimbus/topologies": {"crashes"},
     "spark/report": {"parts"},
     "squall": {"notebook", "public_api", "stored_topologies"},
+    "squall/windows": {"storm_cases", "stored_storm_cases"},
     "thrift": {"interop"},
     "tools": {
         "code_rules",

@@ -279,7 +279,6 @@ def times(lag_secs: float = 0, **more: Any) -> EventTime:
 
 
 def test_windows_in_event_time_fire_with_the_watermark() -> None:
-    """The case of Storm's tests of its executor."""
     windows = sliding(secs=0.020, every_secs=0.010, event_time=times(0.005))
     with BoltTest(Shown(), INPUTS, windows=windows) as test:
         for at in (603, 605, 607, 618, 626, 636):

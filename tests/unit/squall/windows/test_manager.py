@@ -1,11 +1,9 @@
-"""Windows over a queue: what Apache Storm's windows do, as a table.
-
-The cases of Storm's own tests of its WindowManager are among them: the numbers are theirs.
-"""
+"""Windows over a queue: each edge of count and time, as tables. (What Storm's own tests say of them
+is in test_storm_cases.)"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -13,17 +11,19 @@ import pytest
 from squall.windows.evictors import (
     CountEvictor,
     Evictor,
-    Moment,
     TimeEvictor,
     WatermarkCountEvictor,
     WatermarkTimeEvictor,
 )
 from squall.windows.manager import TIDY_EVENTS, Command, Expire, Fire, WindowManager
+from squall.windows.operators import Ready, make_operator
+from squall.windows.spec import WindowPlan
 from squall.windows.triggers import (
     CountTrigger,
     WatermarkCountTrigger,
     WatermarkTimeTrigger,
 )
+from squall_common.config.options.typed import TopologyOptions
 
 Window = tuple[list[int], list[int], list[int]]  # all, new, expired
 
@@ -132,16 +132,6 @@ def test_windows_by_count(
     assert seen.windows == windows
 
 
-def test_tuples_that_a_window_by_count_no_longer_holds_leave_before_it_fires() -> None:
-    manager = WindowManager(CountEvictor(5), None, slide_ms=3_600_000)
-    seen = Seen()
-    add(manager, seen, numbers(1, 10), 0)
-    assert seen.expired == []
-    add(manager, seen, numbers(11, TIDY_EVENTS), 0)
-    assert seen.expired == [numbers(1, TIDY_EVENTS - 5)]
-    assert list(manager.items) == numbers(96, 100)
-
-
 # -- lengths in time, by the clock --
 
 
@@ -221,115 +211,7 @@ def test_windows_by_the_clock(
     assert seen.items == windows
 
 
-def test_tuples_older_than_a_window_in_time_leave_before_it_fires() -> None:
-    """The case of Storm's tests: what expires between two windows is expired for the next."""
-    evictor = TimeEvictor(1000)
-    manager, seen = WindowManager(evictor, None, slide_ms=86_400_000), Seen()
-    now = 1_700_000_000_000
-    add(manager, seen, numbers(1, 50), now - 1000, now)
-    add(manager, seen, numbers(51, 100), now, now)
-    assert seen.expired == [numbers(1, 50)]
-    add(manager, seen, numbers(101, 200), now - 1000, now)
-    assert seen.expired[1:] == []
-    evictor.at(Moment(now + 100))
-    seen.take(manager._fire(now))
-    assert seen.expired[1:] == [numbers(101, 200)]
-    assert seen.windows == [
-        (numbers(51, 100), numbers(51, 100), numbers(1, 50) + numbers(101, 200))
-    ]
-    add(manager, seen, numbers(201, 300), now, now)
-    evictor.at(Moment(now + 200))
-    seen.take(manager._fire(now))
-    assert len(seen.expired) == 2
-    assert seen.windows[1:] == [(numbers(51, 100) + numbers(201, 300), numbers(201, 300), [])]
-
-
-def test_what_expired_with_an_empty_window_is_not_reported_to_a_later_one() -> None:
-    evictor = TimeEvictor(100)
-    manager, seen = WindowManager(evictor, None, slide_ms=86_400_000), Seen()
-    add(manager, seen, numbers(1, 10), 1000, 1000)
-    for after, windows in ((60, 1), (120, 1), (180, 1)):
-        evictor.at(Moment(1000 + after))
-        seen.take(manager._fire(1000))
-        assert len(seen.windows) == windows
-    assert seen.windows == [(numbers(1, 10), numbers(1, 10), [])]
-    assert seen.expired == [numbers(1, 10)]
-
-
 # -- event time --
-
-
-def test_windows_in_event_time() -> None:
-    manager, seen = by_watermark(WatermarkTimeEvictor(20), 10), Seen()
-    add(manager, seen, [1, 2, 3], [603, 605, 607])
-    seen.take(manager.watermark(609, 0))
-    assert seen.windows == []  # the window that ends at 610 is not complete
-    add(manager, seen, [4, 5, 6], [618, 626, 636])
-    seen.take(manager.watermark(631, 0))
-    assert seen.windows == [
-        ([1, 2, 3], [1, 2, 3], []),
-        ([1, 2, 3, 4], [4], []),
-        ([4, 5], [5], [1, 2, 3]),
-    ]
-    assert seen.ends == [610, 620, 630]
-    assert seen.expired == [[1, 2, 3]]
-    add(manager, seen, [7, 8, 9, 10], [825, 826, 827, 839])
-    seen = Seen()
-    seen.take(manager.watermark(834, 0))
-    assert seen.windows == [([5, 6], [6], [4]), ([6], [], [5]), ([7, 8, 9], [7, 8, 9], [])]
-    assert seen.ends == [640, 650, 830]
-    assert seen.expired == [[4], [5], [6]]
-
-
-def test_windows_of_a_number_of_tuples_in_event_time() -> None:
-    manager, seen = by_watermark(WatermarkCountEvictor(3), 10), Seen()
-    add(manager, seen, [1, 2, 3, 4, 5, 6], [603, 605, 607, 618, 626, 636])
-    seen.take(manager.watermark(631, 0))
-    assert seen.items == [[1, 2, 3], [2, 3, 4], [3, 4, 5]]
-    add(manager, seen, [7, 8, 9, 10], [665, 666, 667, 679])
-    seen = Seen()
-    seen.take(manager.watermark(674, 0))
-    # The last tuples stay, as long as no newer ones push them out.
-    assert seen.items == [[4, 5, 6], [4, 5, 6], [4, 5, 6], [7, 8, 9]]
-
-
-def test_windows_in_time_that_fire_after_a_number_of_tuples_in_event_time() -> None:
-    evictor = WatermarkTimeEvictor(20)
-    manager, seen = WindowManager(evictor, WatermarkCountTrigger(3)), Seen()
-    add(manager, seen, numbers(1, 8), [603, 605, 607, 618, 625, 626, 629, 636])
-    seen.take(manager.watermark(631, 0))
-    assert seen.items == [[1, 2, 3], [3, 4, 5, 6]]
-    add(manager, seen, [9, 10, 11, 12, 12], [665, 666, 667, 669, 679])
-    seen = Seen()
-    seen.take(manager.watermark(674, 0))
-    assert seen.items == [[9], [9, 10, 11, 12]]
-
-
-SAME_TIMES = [10, 10, 11, 12, 12, 12, 12, 13, 14, 15]
-
-
-@pytest.mark.parametrize(
-    ("length", "windows"),
-    [
-        (2, [[1, 2], [3, 4], [5, 6], [7, 8], [9, 10]]),
-        (5, [[1, 2], [1, 2, 3, 4], numbers(2, 6), numbers(4, 8), numbers(6, 10)]),
-    ],
-)
-def test_windows_by_count_in_event_time_with_equal_timestamps(
-    length: int, windows: list[list[int]]
-) -> None:
-    manager = WindowManager(WatermarkCountEvictor(length), WatermarkCountTrigger(2))
-    seen = Seen()
-    add(manager, seen, numbers(1, 10), SAME_TIMES)
-    seen.take(manager.watermark(20, 0))
-    assert seen.items == windows
-
-
-def test_tuples_out_of_order_are_found_up_to_the_lag() -> None:
-    manager, seen = by_watermark(WatermarkTimeEvictor(20, 5), 10), Seen()
-    add(manager, seen, numbers(1, 8), [603, 605, 607, 618, 626, 632, 629, 636])
-    seen.take(manager.watermark(631, 0))
-    assert seen.items == [[1, 2, 3], [1, 2, 3, 4], [4, 5, 7]]
 
 
 def test_the_scan_for_a_window_ends_at_a_tuple_beyond_the_lag() -> None:
@@ -398,6 +280,117 @@ def test_edges_of_windows_in_event_time(
     assert [sorted(window) for window in seen.items] == [sorted(window) for window in windows]
 
 
+@pytest.mark.parametrize(
+    ("length", "slide", "times", "watermark", "windows"),
+    [case[1:] for case in EDGES],
+    ids=[case[0] for case in EDGES],
+)
+def test_edges_of_totals_in_event_time(
+    length: int,
+    slide: int,
+    times: list[int],
+    watermark: int,
+    windows: list[list[int]],
+) -> None:
+    keys = "topology.bolts.window.length.duration.ms", "topology.bolts.window.sliding.interval."
+    conf = {keys[0]: length, f"{keys[1]}duration.ms": slide}
+    plan = WindowPlan.read(TopologyOptions.read(conf))
+    operator = make_operator(plan, lambda _: None, Totals(), event_time=True, hold=True, start_ms=0)
+    assert list(operator.add([(at, at) for at in times], 0)) == []
+    fired = [one for one in operator.advance(watermark, 0) if isinstance(one, Ready)]
+    assert [sorted(one.total) for one in fired] == [sorted(window) for window in windows]
+    assert [sorted(one.tuples) for one in fired] == [sorted(window) for window in windows]
+
+
+class Totals:
+    """Totals that show what was added up."""
+
+    def of(self, item: int) -> list[int]:
+        return [item]
+
+    def add(self, contents: list[int], item: int) -> list[int]:
+        return [*contents, item]
+
+    def merge(self, first: list[int], second: list[int]) -> list[int]:
+        return first + second
+
+
+# Lengths in time with intervals in tuples, and the other way round: what happens at which time,
+# and the windows that have fired by then.
+MIXED: list[tuple[str, Callable[[], WindowManager], list[tuple[str, int, list[list[int]]]]]] = [
+    (
+        "the last 10 ms every 2 tuples: one of the very millisecond is in, one 10 ms old is not",
+        lambda: WindowManager(TimeEvictor(10), CountTrigger(2)),
+        [
+            ("add", 1, []),
+            ("add", 11, [[11]]),
+            ("add", 20, []),
+            ("add", 20, [[11, 20, 20]]),
+            ("add", 50, []),
+            ("add", 90, [[90]]),
+        ],
+    ),
+    (
+        "the last 3 tuples every 10 ms: again if none has come, and with one of that millisecond",
+        lambda: WindowManager(CountEvictor(3), None, slide_ms=10),
+        [
+            ("clock", 10, []),
+            ("add", 11, []),
+            ("add", 12, []),
+            ("clock", 20, [[11, 12]]),
+            ("clock", 30, [[11, 12]]),
+            ("add", 31, []),
+            ("add", 32, []),
+            ("add", 40, []),
+            ("clock", 40, [[31, 32, 40]]),
+        ],
+    ),
+    (
+        "the 10 ms before every 2nd tuple in event time: out of order, it is the later of the two",
+        lambda: WindowManager(WatermarkTimeEvictor(10), WatermarkCountTrigger(2)),
+        [
+            ("add", 15, []),
+            ("add", 3, []),
+            ("add", 5, []),  # it is as old as the length, seen from 15
+            ("add", 6, []),
+            ("watermark", 14, [[3, 5]]),
+            ("watermark", 15, [[15, 6]]),
+        ],
+    ),
+    (
+        "the last 2 tuples every 10 ms of event time: one at the end is in, one behind it is not",
+        lambda: WindowManager(WatermarkCountEvictor(2), WatermarkTimeTrigger(10)),
+        [
+            ("add", 4, []),
+            ("add", 11, []),
+            ("add", 10, []),
+            ("watermark", 10, [[4, 10]]),
+            ("watermark", 19, []),
+            ("watermark", 20, [[11, 10]]),
+            ("watermark", 40, [[11, 10], [11, 10]]),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("make", "steps"), [case[1:] for case in MIXED], ids=[case[0] for case in MIXED]
+)
+def test_edges_of_lengths_and_intervals_of_two_kinds(
+    make: Callable[[], WindowManager], steps: list[tuple[str, int, list[list[int]]]]
+) -> None:
+    manager = make()
+    for what, at, windows in steps:
+        seen = Seen()
+        if what == "add":
+            seen.take(manager.add([(at, at)], at))
+        elif what == "clock":
+            seen.take(manager.clock(at))
+        else:
+            seen.take(manager.watermark(at, 0))
+        assert seen.items == windows, (what, at)
+
+
 def test_days_are_days_of_utc_also_when_the_clocks_change() -> None:
     """In Berlin, 30 March 2025 has 23 hours and 26 October 2025 has 25."""
     from datetime import datetime, timedelta
@@ -418,19 +411,6 @@ def test_days_are_days_of_utc_also_when_the_clocks_change() -> None:
             day_ms,
             day_ms,
         ]
-
-
-@pytest.mark.parametrize("evictor", [WatermarkCountEvictor(100), WatermarkTimeEvictor(100)])
-def test_nothing_expires_before_the_first_watermark(evictor: Evictor) -> None:
-    manager = WindowManager(evictor, WatermarkCountTrigger(100))
-    seen = Seen()
-    add(manager, seen, numbers(1, 100), numbers(1, 100))
-    assert seen.expired == []
-    seen.take(manager.watermark(100, 0))
-    assert seen.items == [numbers(1, 100)]
-    add(manager, seen, numbers(101, 200), numbers(101, 200))
-    seen.take(manager.watermark(201, 0))
-    assert seen.expired == [numbers(1, 100)]
 
 
 def test_a_new_manager_begins_anew() -> None:

@@ -8,7 +8,8 @@ Of the 17, four say when windows of the default trigger fire, and what is in the
 in the timestamp that a pane gets (the earliest of its tuples, the latest, one of the user's): their
 windows are those of one table here, and a window here has the time of its end. Five are wrong, and
 have to be found out. Three are about triggers that count tuples, before or after the end of a
-window, and about panes that hold only what is new: Squall has neither.
+window, and about panes that hold only what is new: Squall has neither. The page
+docs/reference/window-cases.md lists all of them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import weakref
 from typing import Any
 
 import pytest
+from tests.support.window_cases import counted, listed, summary
 
 from squall.windows.manager import WindowManager
 from squall.windows.operators import Late, Ready, Refused, make_operator
@@ -111,6 +113,28 @@ SESSIONS: list[tuple[str, list[tuple[str, Any, Fired]]]] = [
 ]
 
 
+BEAM: dict[str, list[str]] = {  # Beam's transcripts that a table shows
+    "windows fire once the watermark has passed their end": ["fixed_default"],
+    "late data fires its window again, with all it holds": ["fixed_default_late_data"],
+    "the same without late data, whatever timestamp a pane has": [
+        "timestamp_combiner_earliest",
+        "timestamp_combiner_latest",
+        "timestamp_combiner_custom_timestamping_eow",
+        "timestamp_combiner_custom_timestamping_earliest",
+        "timestamp_combiner_custom_timestamping_earliest",
+    ],
+    "data behind the watermark is in a window that has not ended": ["known_late_data_watermark"],
+    "data behind the watermark alone makes a window": [
+        "known_late_data_no_watermark_hold_possible"
+    ],
+    "a window before its end": ["bad_output"],
+    "other values": ["bad_expected_values"],
+    "another window": ["bad_expected_window"],
+    "no window, and a watermark after it": ["missing_output"],
+    "no window at the end": ["missing_output_at_end"],
+}
+
+
 def play(plan: WindowPlan, steps: list[tuple[str, Any, Fired]], shift: int) -> None:
     operator = make_operator(plan, lambda item: None, None, event_time=True, hold=True, start_ms=0)
     watermark = 0
@@ -149,6 +173,15 @@ def test_transcripts_of_fixed_windows(steps: list[tuple[str, Any, Fired]]) -> No
 def test_transcripts_that_are_wrong_are_found_out(steps: list[tuple[str, Any, Fired]]) -> None:
     with pytest.raises(AssertionError):
         play(fixed(), steps, 1)
+
+
+def test_the_page_lists_each_of_beams_17_transcripts_and_says_which_have_a_table() -> None:
+    transcripts = listed("Beam's 17 transcripts")
+    assert len(transcripts) == 17
+    tested = [one.name for one in transcripts if one.verdict != "no counterpart"]
+    assert sorted(tested) == sorted(name for names in BEAM.values() for name in names)
+    assert BEAM.keys() <= {case[0] for case in (*TRANSCRIPTS, *WRONG)}
+    assert counted(transcripts) == summary("Beam's transcripts")
 
 
 def fixed() -> WindowPlan:

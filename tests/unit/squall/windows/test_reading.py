@@ -1,19 +1,38 @@
-"""The time and the key of a tuple."""
+"""The time and the key of a tuple. Times are numbers, or datetimes of any zone, also in the hour
+that comes twice."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
 from operator import itemgetter
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
+from squall import WindowedBolt
+from squall.testing import BoltTest
 from squall.windows import EventTime, tumbling
 from squall.windows.reading import key_getter, millis_of, timestamp_getter, whole_times
 from squall.windows.spec import WindowPlan
 from squall_common.config.options.typed import TopologyOptions
 
 ROW: Any = {"user": "a", "page": 3, "at": 1_500}
+BERLIN = ZoneInfo("Europe/Berlin")
+HOUR_MS = 3_600_000
+# Half past each hour of a night, as clocks in Berlin show it, and the hours of UTC after midnight.
+NIGHTS = [
+    (
+        "in spring, 2 o'clock is missing",
+        datetime(2025, 3, 29, 23, tzinfo=UTC),
+        [(0, 0), (1, 0), (3, 0), (4, 0)],
+    ),
+    (
+        "in autumn, 2 o'clock comes twice",
+        datetime(2025, 10, 25, 22, tzinfo=UTC),
+        [(0, 0), (1, 0), (2, 0), (2, 1), (3, 0)],
+    ),
+]
 
 
 def test_a_key_is_a_value_or_the_values_of_several_fields() -> None:
@@ -89,3 +108,36 @@ def test_times_are_taken_together_only_if_all_are_whole(times: list[Any], whole:
 def test_no_time_is_taken_if_one_cannot_be_found() -> None:
     tuples: list[Any] = [{"at": 1}, {}]
     assert whole_times(itemgetter("at"), tuples) == []
+
+
+class Hours(WindowedBolt):
+    outputs = ("shown", "end")
+
+    def execute_window(self, window: Any) -> None:
+        self.emit([[f"{tup['at']:%H:%M}" for tup in window], window.end_ms])
+
+
+@pytest.mark.parametrize(
+    ("midnight", "hours"), [night[1:] for night in NIGHTS], ids=[night[0] for night in NIGHTS]
+)
+def test_each_hour_of_the_night_in_which_clocks_change_has_a_window(
+    midnight: datetime, hours: list[tuple[int, int]]
+) -> None:
+    day = midnight.astimezone(BERLIN).date()
+    times = [
+        datetime(day.year, day.month, day.day, hour, 30, fold=fold, tzinfo=BERLIN)
+        for hour, fold in hours
+    ]
+    start_ms = int(midnight.timestamp()) * 1000
+    assert [millis_of(at) - start_ms for at in times] == [
+        n * HOUR_MS + HOUR_MS // 2 for n in range(len(hours))
+    ]
+    windows = tumbling(secs=3600, event_time=EventTime("at"))
+    with BoltTest(Hours(), {"s": ["at"]}, windows=windows) as test:
+        for at in [*times, times[-1] + timedelta(hours=2)]:
+            test.test.feed("s", [at])
+        fired = [one.values for one in test.run_for(1.1)]
+        assert test.test.errors == []
+    assert fired == [
+        [[f"{hour:02}:30"], start_ms + n * HOUR_MS] for n, (hour, _) in enumerate(hours, 1)
+    ]
