@@ -30,7 +30,7 @@ class Moment:
     """What a trigger says about the window that it fires."""
 
     reference_ms: int
-    count: int | None = None  # events up to it, if the trigger knows
+    count: int | None = None  # events up to it, for an evictor that wants to know
     slide_count: int | None = None
     slide_ms: int | None = None  # of a trigger by the clock
 
@@ -192,7 +192,10 @@ class WatermarkCountEvictor:
         kept: list[Event] = []
         window: list[Event] = []
         for at, event in enumerate(queue):
-            considered = event[0] <= reference_ms and self._processed < self._count
+            if self._processed >= self._count:  # the window has all that it takes
+                kept += queue[at:]
+                break
+            considered = event[0] <= reference_ms
             if considered and self._count > self._length:
                 self._count -= 1
                 expired.append(event)

@@ -21,7 +21,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from squall.windows.evictors import Event, Evictor, Moment, WatermarkTimeEvictor
+from squall.windows.evictors import (
+    Event,
+    Evictor,
+    Moment,
+    WatermarkCountEvictor,
+    WatermarkTimeEvictor,
+)
 from squall.windows.triggers import CountTrigger, WatermarkTimeTrigger, WatermarkTrigger
 
 TIDY_EVENTS = 100
@@ -71,6 +77,11 @@ class WindowManager:
         # The reference time of the last full split, where each tuple up to it should have been in
         # a window.
         self._last_ms: int | None = None
+
+    @property
+    def _counts(self) -> bool:
+        """Whether its windows are of a number of tuples, in event time."""
+        return isinstance(self._evictor, WatermarkCountEvictor)
 
     def __len__(self) -> int:
         """How many events wait in the queue."""
@@ -122,6 +133,9 @@ class WindowManager:
             trigger.begin(watermark_ms, self._queue)
             fired: bool | None = None
             while (moment := trigger.next_window(self._queue, fired)) is not None:
+                if self._counts and moment.slide_count is None:
+                    end_ms = moment.reference_ms
+                    moment = Moment(end_ms, count=sum(e[0] <= end_ms for e in self._queue))
                 self._evictor.at(moment)
                 fired = False
                 for command in self._fire(now_ms):
@@ -151,8 +165,18 @@ class WindowManager:
         """Take the window that has fired out of the queue, because no later one holds any of it.
         Returns what it holds. The next window counts it as expired."""
         fired = set(map(id, self._window))
-        gone = [event[1] for event in self._queue if id(event) in fired]
-        self._queue = [event for event in self._queue if id(event) not in fired]
+        gone: list[Any] = []
+        kept: list[Event] = []
+        end = len(self._queue)
+        for at, event in enumerate(self._queue, 1):
+            if id(event) not in fired:
+                kept.append(event)
+                continue
+            gone.append(event[1])
+            if len(gone) == len(fired):  # usually near the head of a queue that may be long
+                end = at
+                break
+        self._queue = kept + self._queue[end:]
         self._evictor.discarded(len(gone))
         self._expired += gone
         return gone

@@ -13,7 +13,8 @@ window that it decided last held anything.
 
 from __future__ import annotations
 
-from typing import Protocol
+from bisect import bisect_right
+from typing import Any, Protocol
 
 from squall.windows.evictors import Event, Moment
 
@@ -59,6 +60,10 @@ class WatermarkTimeTrigger:
     only those fire that hold something new, and the last.
     """
 
+    # The times that windows behind an empty one begin with, in order: found once for a watermark,
+    # as the queue may be long. Not stored: between two watermarks there are none.
+    _times: list[int] | None = None
+
     def __init__(self, slide_ms: int, windows_max: int | None = None) -> None:
         self._slide_ms = slide_ms
         self._windows_max = windows_max
@@ -69,6 +74,7 @@ class WatermarkTimeTrigger:
     def begin(self, watermark_ms: int, queue: list[Event]) -> None:
         self._watermark_ms = watermark_ms
         self._fired = 0
+        self._times = None
 
     def next_window(self, queue: list[Event], fired: bool | None) -> Moment | None:
         if fired:
@@ -81,12 +87,13 @@ class WatermarkTimeTrigger:
         elif fired is not None:
             end_ms = self._end_after(queue)
             if end_ms is None:
+                self._times = None
                 return None
             self.next_end_ms = end_ms
         if self.next_end_ms > self._watermark_ms:
+            self._times = None
             return None
-        end_ms = self.next_end_ms
-        return Moment(end_ms, count=sum(event[0] <= end_ms for event in queue))
+        return Moment(self.next_end_ms)
 
     @property
     def slide_ms(self) -> int:
@@ -100,10 +107,17 @@ class WatermarkTimeTrigger:
 
     def _end_after(self, queue: list[Event]) -> int | None:
         """The end of the first window behind an empty one that holds something."""
-        first_ms = min(
-            (e[0] for e in queue if self.next_end_ms < e[0] <= self._watermark_ms), default=None
-        )
-        return None if first_ms is None else -(-first_ms // self._slide_ms) * self._slide_ms
+        if self._times is None:
+            self._times = sorted(
+                at_ms for at_ms, _ in queue if self.next_end_ms < at_ms <= self._watermark_ms
+            )
+        at = bisect_right(self._times, self.next_end_ms)
+        if at == len(self._times):
+            return None
+        return -(-self._times[at] // self._slide_ms) * self._slide_ms
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: one for name, one in self.__dict__.items() if name != "_times"}
 
 
 class WatermarkCountTrigger:

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
+from squall.windows import EventTime, Windows, sliding, tumbling
 from squall.windows.evictors import (
     CountEvictor,
     Evictor,
@@ -488,3 +490,36 @@ def test_a_tuple_that_waits_after_the_window_has_left_is_in_a_later_one(
     advance(last)
     assert seen.expired == []
     assert in_windows + manager.items == numbers(1, last)
+
+
+class Looked(tuple[int, int]):
+    """An event that counts how often somebody asks for its time."""
+
+    looks = 0
+
+    def __getitem__(self, at: Any) -> Any:
+        Looked.looks += 1
+        return super().__getitem__(at)
+
+
+@pytest.mark.parametrize(
+    ("windows", "apart_ms"),
+    [
+        (tumbling(count=5, event_time=EventTime("at")), 1),
+        (sliding(count=10, every_count=5, event_time=EventTime("at")), 1),
+        (tumbling(secs=0.005, event_time=EventTime("at")), 1),
+        (tumbling(secs=0.005, event_time=EventTime("at")), 20),
+    ],
+    ids=["count", "sliding count", "time", "time, with gaps"],
+)
+def test_a_watermark_that_fires_many_windows_does_not_look_at_the_whole_queue_for_each(
+    windows: Windows, apart_ms: int
+) -> None:
+    plan = WindowPlan.read(TopologyOptions.read(windows.conf()))
+    operator = make_operator(plan, lambda _: None, None, event_time=True, hold=True, start_ms=0)
+    events = [Looked((1 + number * apart_ms, number)) for number in range(2000)]
+    list(operator.add(events, 0))
+    Looked.looks = 0
+    fired = [one for one in operator.advance(10**6, 0) if isinstance(one, Ready)]
+    assert len(fired) >= 400
+    assert Looked.looks < 30 * len(events)
