@@ -183,7 +183,11 @@ async def test_a_topology_with_much_to_show_fits_a_small_window(
             epoch=1_234, interval_ms=1_000, completed=57, given_up=2, waiting_ms=61_000,
             duration_ms=1_200, size_bytes=2**31, rollbacks=3, failure="No space left on device",
         )  # fmt: skip
-        return ui_structs.topology_page(workers=[worker], checkpoints=checkpoints)
+        split = ui_structs.bolt()
+        split.common_stats.state_keys, split.common_stats.state_bytes = 1_234_567, 3 * 2**29
+        return ui_structs.topology_page(
+            bolts={"split": split}, workers=[worker], checkpoints=checkpoints
+        )
 
     site.nimbus.answers["getTopology"] = lambda *_: planned("W" * 60)
     site.nimbus.answers["getTopologyPageInfo"] = much
@@ -206,6 +210,10 @@ async def test_a_topology_with_much_to_show_fits_a_small_window(
     assert "No space left on device" in await page.run(
         "[...document.querySelectorAll('.facts div')].map((one) => one.title).join()"
     )
+    assert await page.run(
+        "[...document.querySelectorAll('[aria-label=State] tbody tr > *')]"
+        ".map((one) => one.innerText)"
+    ) == ["split", "2", "1,234,567", "1.5 GiB"]
     boxes = await page.run(
         "[...document.querySelectorAll('.box')].map((box) => {"
         "const card = box.querySelector('.card').getBoundingClientRect();"

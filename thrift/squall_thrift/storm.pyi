@@ -393,6 +393,8 @@ class ExecutorStats:
     blocked_secs: dict[str, dict[str, float]] | None
     credit_bytes: dict[str, int] | None
     sent_bytes: dict[str, int] | None
+    state_keys: int | None
+    state_bytes: int | None
     def __init__(
         self,
         emitted: dict[str, dict[str, int]],
@@ -404,6 +406,8 @@ class ExecutorStats:
         blocked_secs: dict[str, dict[str, float]] | None = ...,
         credit_bytes: dict[str, int] | None = ...,
         sent_bytes: dict[str, int] | None = ...,
+        state_keys: int | None = ...,
+        state_bytes: int | None = ...,
     ) -> None: ...
 
 class ExecutorInfo:
@@ -518,6 +522,8 @@ class CommonAggregateStats:
     queue_bytes: int | None
     blocked_share: dict[str, float] | None
     credit_bytes: dict[str, int] | None
+    state_keys: int | None
+    state_bytes: int | None
     def __init__(
         self,
         num_executors: int | None = ...,
@@ -531,6 +537,8 @@ class CommonAggregateStats:
         queue_bytes: int | None = ...,
         blocked_share: dict[str, float] | None = ...,
         credit_bytes: dict[str, int] | None = ...,
+        state_keys: int | None = ...,
+        state_bytes: int | None = ...,
     ) -> None: ...
 
 class SpoutAggregateStats:

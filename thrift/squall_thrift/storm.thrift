@@ -265,6 +265,10 @@ struct ExecutorStats {
     /* component downstream -> the bytes sent to its tasks on other workers since the worker began;
        of executors that share their edges, under the first. */
     10005: optional map<string, i64> sent_bytes;
+    /* Of tasks with state: the entries that they hold, and the bytes, as packed in the store, of
+       what is read if they start again; unset without state, or without a store. */
+    10007: optional i64 state_keys;
+    10008: optional i64 state_bytes;
 }
 
 struct ExecutorInfo {
@@ -340,6 +344,8 @@ struct CommonAggregateStats {
     10003: optional map<string, double> blocked_share;
     /* component downstream -> the least credit of an executor. */
     10004: optional map<string, i64> credit_bytes;
+    10005: optional i64 state_keys;
+    10006: optional i64 state_bytes;
 }
 
 struct SpoutAggregateStats {

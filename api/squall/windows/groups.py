@@ -120,6 +120,15 @@ class GroupedWindows:
         return chain.from_iterable(one.held() for one in self._groups.values())
 
     @property
+    def keys(self) -> int | None:
+        found = 0
+        for one in list(self._groups.values()):  # a copy: a thread may be adding a group
+            if (keys := one.keys) is None:
+                return None
+            found += keys
+        return found
+
+    @property
     def next_ms(self) -> int | None:
         times = [one.next_ms for one in self._groups.values()]
         return min((at_ms for at_ms in times if at_ms is not None), default=None)

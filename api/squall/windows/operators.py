@@ -140,6 +140,11 @@ class Operator(Protocol):
         ...
 
     @property
+    def keys(self) -> int | None:
+        """How many keys have an open window, at once; None: it would have to count them."""
+        ...
+
+    @property
     def next_ms(self) -> int | None:
         """When the next session may end; None for other kinds, which end at regular times."""
         ...
@@ -308,6 +313,10 @@ class QueueWindows:
                 self._lateness.discard(failed)
 
     @property
+    def keys(self) -> int | None:
+        return None if self._shared else len(self._managers)
+
+    @property
     def next_ms(self) -> int | None:
         return None
 
@@ -428,6 +437,10 @@ class _Sessions:
             if session.start_ms == ready.start_ms and session.end_ms == ready.end_ms:
                 self._sessions.close(session)
                 return
+
+    @property
+    def keys(self) -> int | None:
+        return self._sessions.keys
 
     @property
     def next_ms(self) -> int | None:
@@ -642,6 +655,10 @@ class AggregateTime:
                 self._held.get(pane, {}).pop(ready.key, None)
 
     @property
+    def keys(self) -> int | None:
+        return len(self._windows)
+
+    @property
     def next_ms(self) -> int | None:
         return None
 
@@ -742,6 +759,10 @@ class AggregateCount:
         mine = self._keys[ready.key]
         gone = set(map(id, ready.tuples))
         mine.held = [one for one in mine.held if id(one[1]) not in gone]
+
+    @property
+    def keys(self) -> int | None:
+        return len(self._keys)
 
     @property
     def next_ms(self) -> int | None:

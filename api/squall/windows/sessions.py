@@ -67,6 +67,11 @@ class SessionWindows:
         return sum(map(len, self._open.values()))
 
     @property
+    def keys(self) -> int:
+        """How many keys have one."""
+        return len(self._open)
+
+    @property
     def sessions(self) -> list[Session]:
         """All open sessions."""
         return [session for some in self._open.values() for session in some]

@@ -218,6 +218,13 @@ class Shell:
             found["key_groups"] = self.groups.count
         return found
 
+    @property
+    def entries(self) -> int:
+        """How many keys have an open window; where a queue holds the tuples of all keys, these
+        tuples. It takes no time for each."""
+        keys = self._operator.keys
+        return self._held_count if keys is None else keys
+
     # -- tuples --
 
     def execute(self, tuples: list[Tuple]) -> None:

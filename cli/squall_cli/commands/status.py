@@ -163,14 +163,16 @@ def _print_findings(found: list[Finding]) -> None:
 
 
 def _print_components(topology: Topology, now: float) -> None:
-    from squall_cli.observe.screen import blocked_words, latency_words
+    from squall_cli.observe.screen import blocked_words, latency_words, state_words
 
+    # Few topologies have a column of sizes: the table is wide.
+    has_state = any(one.state_keys is not None for one in topology.components)
     click.echo()
     print_table(
         (
             "COMPONENT", "KIND", "EXECUTORS", "TASKS", "EMITTED/S", "HANDLED/S", "FAILED",
-            "LATENCY", "P50", "P95", "P99", "PROCESS", "CAPACITY", "QUEUE", "BLOCKED",
-            "LAST ERROR",
+            "LATENCY", "P50", "P95", "P99", "PROCESS", "CAPACITY", "QUEUE",
+            *(["STATE"] if has_state else []), "BLOCKED", "LAST ERROR",
         ),
         (
             (
@@ -188,6 +190,7 @@ def _print_components(topology: Topology, now: float) -> None:
                 latency_words(one.process_ms),
                 "" if one.capacity is None else f"{one.capacity:.0%}",
                 "" if one.queue_tuples is None else one.queue_tuples,
+                *([state_words(one)] if has_state else []),
                 blocked_words(one),
                 _last_error(one, now),
             )

@@ -44,6 +44,8 @@ def component_as_json(component: Component, secs: int) -> dict[str, Any]:
         "process_ms": _rounded(component.process_ms),
         "capacity": _rounded(component.capacity),
         "queue_tuples": component.queue_tuples,
+        "state_keys": component.state_keys,
+        "state_bytes": component.state_bytes,
         "blocked": {by: _rounded(share) for by, share in sorted(component.blocked.items())},
         "last_error": None
         if error is None

@@ -70,6 +70,8 @@ class Component:
     p95_ms: float | None = None
     p99_ms: float | None = None
     queue_tuples: int | None = None  # waiting in its inboxes; of a spout: pending messages
+    state_keys: int | None = None  # of windows, those with an open one; None: it has no state
+    state_bytes: int | None = None  # in the store; None: it is not stored
     blocked: Mapping[str, float] = field(default_factory=dict)  # share of its time, by whom
     load: Load | None = None
 
@@ -164,6 +166,8 @@ def _component(name: str, stats: storm.ComponentAggregateStats, is_spout: bool) 
         p95_ms=None if spread is None else spread.p95_ms,
         p99_ms=None if spread is None else spread.p99_ms,
         queue_tuples=common.queue_tuples,
+        state_keys=common.state_keys,
+        state_bytes=common.state_bytes,
         blocked=common.blocked_share or {},
     )
 

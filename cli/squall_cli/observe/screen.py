@@ -80,6 +80,16 @@ def blocked_words(component: Component) -> str:
     return f"{share:.0%} by {printable(by)}" if share >= 0.005 else ""
 
 
+def state_words(component: Component) -> str:
+    """How large its state is: `12,345 keys, 1.5 MiB`, without the bytes where it is not stored;
+    empty without state."""
+    keys, stored = component.state_keys, component.state_bytes
+    if keys is None:
+        return ""
+    words = f"{keys:,} {'key' if keys == 1 else 'keys'}"
+    return words if stored is None else f"{words}, {stored / 2**20:.1f} MiB"
+
+
 def window_rates(topology: Topology) -> Rates:
     """The rates over the last ten minutes."""
     secs = topology.activity.secs

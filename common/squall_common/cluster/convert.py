@@ -573,6 +573,8 @@ def to_executor_stats(stats: values.ExecutorStats) -> storm.ExecutorStats:
         blocked_secs=_copy(stats.blocked_secs) or None,
         credit_bytes=dict(stats.credit_bytes) or None,
         sent_bytes=dict(stats.sent_bytes) or None,
+        state_keys=stats.state_keys,
+        state_bytes=stats.state_bytes,
     )
 
 
@@ -605,6 +607,8 @@ def from_executor_stats(stats: storm.ExecutorStats) -> values.ExecutorStats:
         blocked_secs=stats.blocked_secs or {},
         credit_bytes=stats.credit_bytes or {},
         sent_bytes=stats.sent_bytes or {},
+        state_keys=stats.state_keys,
+        state_bytes=stats.state_bytes,
     )
 
 

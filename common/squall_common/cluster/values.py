@@ -177,6 +177,8 @@ class ExecutorStats:
     credit_bytes: Mapping[str, int] = field(default_factory=dict)
     # Component downstream -> bytes sent to its tasks on other workers since the worker began.
     sent_bytes: Mapping[str, int] = field(default_factory=dict)
+    state_keys: int | None = None  # entries that its tasks hold; None: they have no state
+    state_bytes: int | None = None  # that are read if they start again; None: not stored
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,18 @@ WORKER_FAMILIES = {
         ),
         Family("squall_queue_bytes", "gauge", "Bytes in inboxes.", ("component",)),
         Family(
+            "squall_state_keys",
+            "gauge",
+            "Keys of its state; of windows, keys with an open one.",
+            ("component",),
+        ),
+        Family(
+            "squall_state_bytes",
+            "gauge",
+            "Bytes of its state in the store, packed: what is read if its tasks start again.",
+            ("component",),
+        ),
+        Family(
             "squall_blocked_seconds",
             "counter",
             "Task-seconds that a component waited for one downstream.",

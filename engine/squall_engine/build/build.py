@@ -8,6 +8,7 @@ import inspect
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 from squall_common.component.checkpoints import object_refusals
@@ -30,6 +31,7 @@ from squall_engine.loading import ComponentStartError, invocation_mode_of
 from squall_engine.observe.latencies import TimedCounts
 from squall_engine.options import EngineOptions
 from squall_engine.settings import EngineCallbacks
+from squall_engine.state.sizes import gauges
 from squall_engine.state.task_states import TaskStates
 from squall_engine.tasks.async_ import asked_to_end
 from squall_engine.tasks.base import Task, TaskParts
@@ -122,6 +124,10 @@ def build_task(host: BuildHost, task: int) -> Built:
     new = NewTask(host, mode, parts, user, options, emitter, ledger, context, hooks, stored)
     built: Task = make_spout(new) if host.plan.is_spout(task) else make_bolt(new)
     built.user, built.hooks = user, hooks
+    if host.epochs is not None:
+        built.stored_bytes = partial(host.epochs.stored_bytes, task)
+    for name, read in gauges(built).items():
+        context.gauge(name, read)
     context._add_hook = _hook_adder(new, built, conf)
     if mode in (InvocationMode.SHELL_BOLT, InvocationMode.SHELL_SPOUT):
         try:

@@ -308,6 +308,7 @@ def _store(new: NewTask, stored: StoredTask, bolt: BoltTask) -> None:
             hint="define execute() or execute_batch()",
         )
     stored.attach(bolt)
+    bolt.stored_bytes = lambda: stored.stored_bytes
     stored.state.set_ttl(getattr(new.user, "state_ttl_secs", None))
     for name, read in stored.gauges().items():
         new.context.gauge(name, read)

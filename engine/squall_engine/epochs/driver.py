@@ -227,10 +227,16 @@ class EpochDriver:
             self._settings.parts.restore_state(part, kept.name, state)
             assert self._settings.manifest is not None
             state.completed_epoch = self._settings.manifest.epoch
-            if len(part.tasks) == len(self._plan.tasks_of[component]):
-                kept.chain = Chain(part.tasks[index].segments)
+            same = len(part.tasks) == len(self._plan.tasks_of[component])
+            kept.chain = Chain(part.tasks[index].segments) if same else Chain(is_whole=False)
         kept.state = state
         return state
+
+    def stored_bytes(self, task: int) -> int | None:
+        """What the last complete epoch has of a task's state; None: it has none, or its key groups
+        were those of other tasks then."""
+        kept = self._kept[self._name_of[task]]
+        return None if kept.state is None else kept.chain.size
 
     def make_atomic(
         self,

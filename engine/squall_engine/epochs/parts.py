@@ -354,11 +354,19 @@ class Chain:
     """The segments that one task's state needs, the oldest first: in the last epoch of which the
     task knows that it is complete, and in those that it has written since."""
 
-    def __init__(self, segments: Sequence[SegmentRef] = ()) -> None:
+    def __init__(self, segments: Sequence[SegmentRef] = (), *, is_whole: bool = True) -> None:
+        """`is_whole`: its state was in no others, as after another number of tasks."""
         self.older = tuple(segments)
+        self._is_whole = is_whole
         self.written: dict[int, tuple[SegmentRef, ...]] = {}  # by epoch
         self._merging: set[int] = set()  # epochs whose snapshots were to be merged
         self._merges = True  # that has not failed yet
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of its segments in the last complete epoch of which it knows; None: there, its
+        state is in segments of other tasks."""
+        return sum(ref.size for ref in self.older) if self._is_whole else None
 
     def wants_base(self, state: KeyedState, *, full: bool = False, can_merge: bool = False) -> bool:
         """Whether the next snapshot has to copy all state: there are no segments yet, or they have
@@ -395,6 +403,7 @@ class Chain:
 
     def completed(self, epoch: int) -> None:
         """An epoch is complete. May be said again, and late."""
+        self._is_whole |= epoch in self.written
         self.older = self.written.get(epoch, self.older)
         self.written = {at: refs for at, refs in self.written.items() if at > epoch}
         self._merging = {at for at in self._merging if at > epoch}

@@ -19,6 +19,7 @@ from squall_common.history.histogram import merge, pack, unpack
 from squall_common.topology.model import Executor
 from squall_engine.core.stats import ALL_TIME, Key, Totals, Windows, add_output, executor_stats
 from squall_engine.observe.latencies import LatencyWindows, Packed, by_place, packed_sum
+from squall_engine.state.sizes import size_of
 from squall_engine.tasks.base import Task
 from squall_engine.tasks.bolt import BoltTask
 from squall_engine.tasks.spout import SpoutTask
@@ -179,6 +180,7 @@ class ExecutorReadings:
             with task.lock:
                 tuples += (waiting(task) or ("", 0))[1]
                 octets += task.queued_bytes() if isinstance(task, BoltTask) else 0
+        size = size_of(self._tasks(executors))
         blocked = {
             window: {
                 str(key): value for (measure, key), value in totals.items() if measure == BLOCKED
@@ -197,6 +199,8 @@ class ExecutorReadings:
                 for (measure, key), value in windows[ALL_TIME].items()
                 if measure == SENT
             },
+            state_keys=None if size is None else size.keys,
+            state_bytes=None if size is None else size.stored_bytes,
         )
 
     def _tasks(self, executors: Iterable[Executor]) -> Iterator[Task]:

@@ -16,6 +16,7 @@ from squall_common.telemetry.samples import Sample, histogram_sample, shortened
 from squall_engine.core.stats import Key, Totals
 from squall_engine.observe.latencies import TimedCounts
 from squall_engine.observe.readings import BLOCKED, SENT, key_name, waiting
+from squall_engine.state.sizes import size_of
 from squall_engine.tasks.base import Task
 from squall_engine.tasks.bolt import BoltTask
 from squall_engine.tasks.built import Built
@@ -73,6 +74,10 @@ class WorkerSamples:
         yield Sample("squall_tasks", shortened(of), len(tasks))
         yield Sample("squall_queue_tuples", shortened(of), tuples)
         yield Sample("squall_queue_bytes", shortened(of), octets)
+        if (size := size_of(tasks)) is not None:
+            yield Sample("squall_state_keys", shortened(of), size.keys)
+            if size.stored_bytes is not None:
+                yield Sample("squall_state_bytes", shortened(of), size.stored_bytes)
         for (measure, key), value in totals.items():
             if measure in _COUNTS:
                 labels = shortened({**of, "stream": key_name(key)})

@@ -47,9 +47,8 @@ from squall_common.telemetry.live_state import (
     shown,
 )
 from squall_engine.atomic.concurrent import DraftState
-from squall_engine.atomic.undo import UndoableState
-from squall_engine.core import HotState
 from squall_engine.core.codec import ValueCodec
+from squall_engine.state.sizes import state_of
 from squall_engine.tasks.async_ import AsyncBolt
 from squall_engine.tasks.built import Built
 from squall_engine.tasks.thread import ThreadBolt
@@ -380,16 +379,7 @@ def _shown_entries(
 
 
 def _state_of(one: Built) -> Any:
-    """The state of a task under what makes its calls atomic; None: it has none."""
-    state = getattr(one.task.user, "state", None)
-    if isinstance(state, HotState):  # the core makes the calls of the one beneath
-        state = state.slow
-    if isinstance(state, UndoableState | DraftState):
-        return state.inner
-    if isinstance(state, KeyedState | MemoryState):
-        return state
-    # Components may have an attribute of this name that is something else.
-    return state if hasattr(state, "iterate") and hasattr(state, "put") else None
+    return state_of(one.task.user)
 
 
 def _windows_of(one: Built) -> dict[str, int] | None:

@@ -77,14 +77,16 @@ class StoredTask:
         self._idle.set()
 
     def gauges(self) -> dict[str, Callable[[], float]]:
-        """What the task's metrics show of its state."""
+        """What the task's metrics show beside the size of its state."""
         return {
-            "state.keys": lambda: len(self.state),
-            "state.bytes": lambda: self._store.size,
-            "state.bound-keys": lambda: self.state.bound,
             "state.held-tuples": lambda: self.held,
             "state.flush-secs": lambda: self.last_flush_secs,
         }
+
+    @property
+    def stored_bytes(self) -> int:
+        """What a restart reads."""
+        return self._store.size
 
     @property
     def held(self) -> int:

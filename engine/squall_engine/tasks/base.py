@@ -6,7 +6,7 @@ statistics.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -76,5 +76,7 @@ class Task:
         self.hooks: TaskHooks | None = None
         self.dirty = False  # it may have emitted, acked ... between two turns
         self.in_hand: InHand | None = None  # records what is in hand; not for a SyncBolt
+        # Of its state, what is read of the store if it starts again; None: that is not stored.
+        self.stored_bytes: Callable[[], int | None] | None = None
         # Held while the task's buffers and counts are used; a real lock only for tasks on threads.
         self.lock: AbstractContextManager[Any] = NO_LOCK

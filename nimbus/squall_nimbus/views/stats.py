@@ -91,6 +91,8 @@ class Totals:
     process_times: Distribution = field(default_factory=Distribution)
     queue_tuples: int = 0
     queue_bytes: int = 0
+    state_keys: int | None = None  # None: no executor has state
+    state_bytes: int | None = None  # None: none is stored
     blocked: dict[str, float] = field(default_factory=dict)  # component -> task-seconds
     task_secs: float = 0.0  # in which the tasks could have been blocked
     credit: dict[str, int] = field(default_factory=dict)  # component -> the least, in bytes
@@ -140,12 +142,18 @@ class Totals:
         """Add what waits in an executor, and what it waits for."""
         self.queue_tuples += stats.queue_tuples or 0
         self.queue_bytes += stats.queue_bytes or 0
+        self.state_keys = _sum(self.state_keys, stats.state_keys)
+        self.state_bytes = _sum(self.state_bytes, stats.state_bytes)
         for component, secs in stats.blocked_secs.get(window, {}).items():
             self.blocked[component] = self.blocked.get(component, 0.0) + secs
         secs = uptime_secs if window == ALL_TIME else min(uptime_secs, int(window))
         self.task_secs += secs * len(executor.tasks)
         for component, left in stats.credit_bytes.items():
             self.credit[component] = min(left, self.credit.get(component, left))
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return one if other is None else (one or 0) + other
 
 
 @dataclass(slots=True)

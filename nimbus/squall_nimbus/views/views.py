@@ -334,6 +334,8 @@ def aggregate(
     if isinstance(totals, Totals):
         common.queue_tuples = totals.queue_tuples
         common.queue_bytes = totals.queue_bytes
+        common.state_keys = totals.state_keys
+        common.state_bytes = totals.state_bytes
         common.blocked_share = totals.blocked_share or None
         common.credit_bytes = totals.credit or None
     if kind is ComponentKind.SPOUT:

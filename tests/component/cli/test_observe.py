@@ -69,6 +69,7 @@ def _running(nimbus: FakeNimbus) -> None:
         )
         count.specific_stats.bolt.execute_latency = times(4.0)
         count.common_stats.queue_tuples = 31
+        count.common_stats.state_keys, count.common_stats.state_bytes = 12_345, 3 * 2**19
         count.last_error = storm.ErrorInfo(
             error="Traceback (most recent call last):\nValueError: no \x1b[2J\n",
             error_time_secs=int(time.time()) - 7,
@@ -136,6 +137,7 @@ def test_status_shows_figures_and_the_bottleneck(command: Any) -> None:
     of_lines = next(line.split() for line in out.splitlines() if line.startswith("lines "))
     assert " ".join(of_lines).endswith("12.3 ms 12 ms 24 ms 36 ms 42% by count")
     assert "42% by count" in out
+    assert "12,345 keys, 1.5 MiB" in next(o for o in out.splitlines() if o.startswith("count "))
     assert "95%  50 MiB  12.3 ms" in out
     assert "h1:6700" in out
     assert "DEBUG" in out
@@ -184,6 +186,8 @@ def test_status_for_programs(command: Any) -> None:
     assert (count["p50_ms"], count["p95_ms"], count["p99_ms"]) == (4.0, 8.0, 12.0)
     assert (count["queue_tuples"], count["blocked"]) == (31, {})
     assert lines["blocked"] == {"count": 0.42, "other": 0.05}
+    assert (count["state_keys"], count["state_bytes"]) == (12_345, 3 * 2**19)
+    assert (lines["state_keys"], lines["state_bytes"]) == (None, None)
     (worker,) = found["workers"]
     assert (worker["cpu_cores"], worker["memory_bytes"]) == (0.95, 50 * 2**20)
     assert found["log_levels"] == {"job": "DEBUG"}

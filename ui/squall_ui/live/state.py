@@ -278,6 +278,8 @@ class TopologyState:
                 values[f"{name}.busy"] = one["busy"]
             if one["queue"] is not None:
                 values[f"{name}.queue"] = one["queue"]
+            if one["stateKeys"] is not None:
+                values[f"{name}.keys"] = one["stateKeys"]
         self.series.add(now_secs, values)
 
 
@@ -341,6 +343,8 @@ def _component(
         "emitted": (common.emitted if common else 0) or 0,
         "failed": (common.failed if common else 0) or 0,
         "queue": common.queue_tuples if common else None,
+        "stateKeys": common.state_keys if common else None,
+        "stateBytes": common.state_bytes if common else None,
         "blocked": {by: _round(share) for by, share in blocked.items() if share >= 0.005},
         "p50": _round(latency.p50_ms if latency else None),
         "p95": _round(latency.p95_ms if latency else None),

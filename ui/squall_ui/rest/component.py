@@ -61,6 +61,7 @@ _LATENCY = obj(count=COUNT, p50=NUMBER, p95=NUMBER, p99=NUMBER)
 _MEASURED: dict[str, Shape] = {
     "latencies": obj(optional={"complete": _LATENCY, "execute": _LATENCY, "process": _LATENCY}),
     "queueTuples": COUNT, "queueBytes": COUNT, "blocked": map_of(NUMBER), "credit": map_of(COUNT),
+    "stateKeys": COUNT, "stateBytes": COUNT,
 }  # fmt: skip
 _INPUT = obj(
     component=TEXT, encodedComponentId=TEXT, encodedComponent=TEXT, stream=TEXT,
@@ -242,6 +243,8 @@ def _measured(one: storm.ComponentAggregateStats) -> dict[str, Any]:
             "queueBytes": common.queue_bytes,
             "blocked": common.blocked_share,
             "credit": common.credit_bytes,
+            "stateKeys": common.state_keys,
+            "stateBytes": common.state_bytes,
         }
         found |= {name: value for name, value in values.items() if value is not None}
     return found

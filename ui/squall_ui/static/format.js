@@ -41,6 +41,15 @@ export function bytes(value) {
   return `${value} B`;
 }
 
+// How large the state of a component or an executor is; "" where there is none.
+export function stateSize(one) {
+  if ((one.stateKeys ?? null) === null) return "";
+  const keys = `${short(one.stateKeys)} ${one.stateKeys === 1 ? "key" : "keys"}`;
+  return (one.stateBytes ?? null) === null ? keys : `${keys}, ${bytes(one.stateBytes)}`;
+}
+
+export const STATE_SIZE = "Its keys (of windows, those with an open one), and what is stored of it, packed";
+
 export function duration(secs) {
   if (!secs || secs < 0) return "0 s";
   const parts = [

@@ -63,6 +63,8 @@ SPOUT = ExecutorStats(
     blocked_secs={"600": {"count": 1.5}},
     credit_bytes={"count": 16384},
     sent_bytes={"count": 2**40},
+    state_keys=2**33,
+    state_bytes=0,
 )
 BOLT = ExecutorStats(
     specific=BoltStats(

@@ -98,6 +98,7 @@ class Timed:
         self.counts = TimedCounts()
         self.counts.executed_many(INPUT, task, task * 0.001 * task)
         self.lock = NO_LOCK
+        self.user = None
 
 
 @pytest.mark.parametrize("count", [TIMED_EXECUTORS_MAX, TIMED_EXECUTORS_MAX + 1])

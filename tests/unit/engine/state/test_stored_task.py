@@ -21,6 +21,7 @@ from squall_common.state.checkpoint_store import CheckpointStore
 from squall_common.state.disk.table import DiskTable
 from squall_common.state.errors import StateStoreError, StateTableLostError
 from squall_common.state.task_store import read_chain
+from squall_common.telemetry.samples import WORKER_FAMILIES
 from squall_common.topology.model import WorkerSlot
 from squall_common.topology.prepared import prepare
 from squall_engine.embed import EmbeddedEngine, EngineCallbacks, EngineEndedError, EngineSettings
@@ -261,6 +262,11 @@ async def test_metrics_show_how_large_the_state_is(tmp_path: Path) -> None:
         "state.bound-keys": 0,
         "state.held-tuples": 0,
     }
+    samples = {one.family: one for one in engine.samples().read(0.0, 0.0)}
+    shown = [samples["squall_state_keys"], samples["squall_state_bytes"]]
+    assert [one.value for one in shown] == [2, size]
+    assert [one.labels for one in shown] == [{"component": "count"}] * 2
+    assert samples.keys() <= WORKER_FAMILIES.keys()
     await engine.stop(drain_secs=1)
 
 

@@ -42,6 +42,8 @@ def bolt(executed: int, execute_ms: float, acked: int, process_ms: float) -> Exe
         transferred=everywhere({"default": 5, "__ack_ack": 100}),
         queue_tuples=executed,
         queue_bytes=1_000,
+        state_keys=executed,
+        state_bytes=100 * executed,
         blocked_secs=everywhere({"sink": 6.0}),
         credit_bytes={"sink": 100 * acked},
     )
@@ -169,6 +171,9 @@ async def test_pages_say_what_waits_and_for_whom(nimbus, topology_id) -> None:
     page = await nimbus.call("getTopologyPageInfo", topology_id, "600", False)
     common = page.id_to_bolt_agg_stats["count"].common_stats
     assert (common.queue_tuples, common.queue_bytes) == (40, 2_000)
+    assert (common.state_keys, common.state_bytes) == (40, 4_000)
+    words = page.id_to_spout_agg_stats["words"].common_stats
+    assert (words.state_keys, words.state_bytes) == (None, None)  # it has no state
     assert common.blocked_share == {"sink": pytest.approx(0.1)}  # 6 of 60 s, both of them
     assert common.credit_bytes == {"sink": 1_000}
     (worker,) = page.workers

@@ -34,6 +34,7 @@ def measured() -> storm.TopologyPageInfo:
     lines.common_stats.num_tasks = 1
     lines.specific_stats.spout.complete_latency = times(40.0)
     split.common_stats.queue_tuples = 31
+    split.common_stats.state_keys, split.common_stats.state_bytes = 1_000, 2**20
     split.specific_stats.bolt.execute_latency = times(0.0123)
     split.specific_stats.bolt.process_latency = times(9.0)
     split.last_error.error = (
@@ -50,6 +51,8 @@ def test_percentiles_queues_blocked_time_and_usage_are_shown() -> None:
     assert (lines["queue"], lines["blocked"]) == (250, {"split": 0.645})
     assert (split["p50"], split["p95"], split["p99"]) == (0.0123, 0.0246, 0.0369)
     assert (split["queue"], split["blocked"]) == (31, {})
+    assert (split["stateKeys"], split["stateBytes"]) == (1_000, 2**20)
+    assert (lines["stateKeys"], lines["stateBytes"]) == (None, None)
     (worker,) = state["workers"]
     assert (worker["cpu"], worker["memory"], worker["lagMs"]) == (0.951, 50_000_000, 12.3)
 

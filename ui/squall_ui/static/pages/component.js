@@ -3,7 +3,7 @@
 import { follow, request } from "../api.js";
 import { chart, meter } from "../chart.js";
 import { h } from "../dom.js";
-import { bytes, duration, ms, percent, rate, short } from "../format.js";
+import { bytes, duration, ms, percent, rate, short, stateSize, STATE_SIZE } from "../format.js";
 import { apiPath, ask, facts, failed, post, section, table, topologyPath, viewPath } from "../parts.js";
 import { onStatus } from "./cluster.js";
 import { flamePath } from "./flame.js";
@@ -31,7 +31,7 @@ export function component(page, id, name) {
     (status, why) => onStatus(page, status, why),
     page.signal,
   );
-  readSeries(page, id, view, ["rate", "ms", "failed", "busy", "queue", ...SHARES].map((one) => `${name}.${one}`), draw);
+  readSeries(page, id, view, ["rate", "ms", "failed", "busy", "queue", "keys", ...SHARES].map((one) => `${name}.${one}`), draw);
   readDetail(page, id, name, view, draw);
   moveCharts(page, view);
 }
@@ -47,6 +47,7 @@ function newest(name, live) {
     [`${name}.failed`]: live.failRate,
     [`${name}.busy`]: live.busy,
     [`${name}.queue`]: live.queue ?? undefined,
+    [`${name}.keys`]: live.stateKeys ?? undefined,
   };
 }
 
@@ -65,6 +66,7 @@ function charts(name, view) {
     }),
     spout ? null : chart({ label: "Busiest executor", secs: view.span, now, format: percent, max: 1, lines: [lineOf(view, `${name}.busy`, "busy", "a")] }),
     live?.queue === null || live?.queue === undefined ? null : chart({ label: "Waiting", secs: view.span, now, format: short, lines: [lineOf(view, `${name}.queue`, "tuples", "a")] }),
+    (live?.stateKeys ?? null) === null ? null : chart({ label: "Keys of its state", secs: view.span, now, format: short, lines: [lineOf(view, `${name}.keys`, "keys", "a")] }),
   ];
 }
 
@@ -104,6 +106,7 @@ function drawPage(page, id, name, view, draw) {
           live.executors > 1 ? ["Skew", live.skew.toFixed(1), "The busiest executor's tuples against the mean"] : null,
           live.queue === null ? null : [spout ? "Pending" : "Queue", short(live.queue)],
           detail.allTime?.queueBytes ? ["Queue in bytes", bytes(detail.allTime.queueBytes)] : null,
+          live.stateKeys === null ? null : ["State", stateSize(live), STATE_SIZE],
           ...Object.entries(detail.allTime?.credit ?? {}).map(([to, left]) => [`Credit of ${to}`, bytes(left), "The least that a task of another worker still takes from it"]),
           ["Executors", detail.executors],
           ["Tasks", detail.tasks],
@@ -247,6 +250,7 @@ function executorTable(page, id, detail, spout) {
       { name: "Tasks", cell: (one) => h("a.tasks", { href: topologyPath(id, "component", detail.id, "executor", one.id.slice(1, -1)) }, tasksText(one.id)) },
       { name: "Worker", cell: (one) => h("a", { href: viewPath(one.host, `${id}/${one.port}/worker.log`) }, `${one.host}:${one.port}`) },
       { name: "Uptime", num: true, cell: (one) => duration(one.uptimeSeconds) },
+      detail.executorStats.some((one) => one.stateKeys !== undefined) ? { name: "State", num: true, title: STATE_SIZE, cell: stateSize } : null,
       num("Emitted", "emitted"),
       num("Transferred", "transferred"),
       ...(spout

@@ -3,7 +3,7 @@
 import { request } from "../api.js";
 import { meter } from "../chart.js";
 import { h } from "../dom.js";
-import { bytes, duration, short } from "../format.js";
+import { bytes, duration, short, stateSize, STATE_SIZE } from "../format.js";
 import { apiPath, facts, poll, section, topologyPath, viewPath } from "../parts.js";
 import { tasksOf, tasksText, windows, WINDOWS } from "./component.js";
 import { flamePath } from "./flame.js";
@@ -47,6 +47,7 @@ function drawPage(page, id, name, text, details, found) {
       spout ? null : ["Capacity", meter(Number(one.capacity), `capacity ${one.capacity}`), "Share of the last ten minutes in execute"],
       one.queueTuples === undefined ? null : [spout ? "Pending" : "Queue", short(one.queueTuples)],
       one.queueBytes ? ["Queue in bytes", bytes(one.queueBytes)] : null,
+      one.stateKeys === undefined ? null : ["State", stateSize(one), STATE_SIZE],
       ...Object.entries(one.credit ?? {}).map(([to, left]) => [`Credit of ${to}`, bytes(left), "The least that a task of another worker still takes from it"]),
     ]),
     page.actions

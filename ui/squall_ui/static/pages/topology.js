@@ -109,6 +109,7 @@ function drawPage(page, id, view, draw) {
     ),
     section("Spouts", components(id, state, "spout")),
     section("Bolts", components(id, state, "bolt")),
+    ...stateSizes(id, state),
     section("Workers", workers(page, one, state)),
   );
 }
@@ -179,6 +180,28 @@ function components(id, state, type) {
     rows,
     { key: ([name]) => name },
   );
+}
+
+// How large the state of each bolt is; nothing where none has state.
+function stateSizes(id, state) {
+  const rows = Object.entries(state.components).filter(([, one]) => one.stateKeys !== null);
+  if (!rows.length) return [];
+  return [
+    section(
+      "State",
+      table(
+        "State",
+        [
+          { name: "Bolt", cell: ([name]) => h("a", { href: topologyPath(id, "component", name) }, name) },
+          { name: "Tasks", num: true, cell: ([, one]) => one.tasks },
+          { name: "Keys", num: true, title: "Of windows, keys with an open one", cell: ([, one]) => one.stateKeys.toLocaleString("en") },
+          { name: "Stored", num: true, title: "Packed, in the store: what is read if its tasks start again", cell: ([, one]) => (one.stateBytes === null ? "–" : bytes(one.stateBytes)) },
+        ],
+        rows,
+        { key: ([name]) => name },
+      ),
+    ),
+  ];
 }
 
 function workers(page, topology, state) {
