@@ -1,6 +1,7 @@
 """Faults around a topology with checkpoints on a real cluster: the store or ZooKeeper is away, the
 disk is full, a worker is stopped and goes on, and the leader is killed in a rollback. The topology
-goes on by itself, and an external ledger has each message once.
+goes on by itself, and an external ledger has each message once. A worker that alone cannot write is
+named.
 
 Each commit has two of them; `make soak` has all, for longer."""
 
@@ -15,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.integration.test_exactly_once_kills import TOPOLOGY, end, rows, wait_for_rows
@@ -165,3 +167,52 @@ def test_faults_lose_and_double_nothing(tmp_path: Path) -> None:
     with nothing_lost():
         assert Counter(number for _, _, number in written) == Counter(range(messages))
         assert Counter((key, count) for key, count, _ in written) == expected
+
+
+def test_the_worker_that_cannot_write_is_named(tmp_path: Path) -> None:
+    """It is not the one that coordinates the checkpoints, which can, and does not know why."""
+    lines = "".join(f'{{"key":"k{number % 50}","number":{number}}}\n' for number in range(500))
+    (tmp_path / "0.jsonl").write_text(lines)
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "ledger.py").write_text(TOPOLOGY)
+    with DevCluster.start(tmp_path / "cluster", supervisors=1, slots=3) as cluster:
+        cluster.storm("jar", package, "ledger.py", tmp_path)
+        wait_for("rows", lambda: len(rows(tmp_path / "ledger.db")) == 500, LIMIT_SECS, 0.1)
+        (topology,) = cluster.call("getTopologySummaries")
+
+        def report() -> Any:
+            return cluster.call("getTopologyPageInfo", topology.id, "600", False).checkpoints
+
+        def sizes() -> tuple[int | None, int | None]:
+            page = cluster.call("getTopologyPageInfo", topology.id, "600", False)
+            common = page.id_to_bolt_agg_stats["count"].common_stats
+            return common.state_keys, common.state_bytes
+
+        wait_for("the size of the state", lambda: sizes()[0] == 50 and sizes()[1], LIMIT_SECS, 0.2)
+        executors = cluster.call("getTopologyInfo", topology.id).executors
+        executors.sort(key=lambda one: one.executor_info.task_start)
+        counts = [one for one in executors if one.component_id == "count"]
+        index, other = next(
+            (index, f"{one.host}:{one.port}")
+            for index, one in enumerate(counts)
+            if one.port != executors[0].port
+        )
+        folder = tmp_path / "checkpoints" / "ledger" / "segments" / "count" / f"{index:05}"
+        aside = folder.with_name("aside")
+        with contextlib.ExitStack() as while_nothing_writes:
+            for pid in cluster.worker_pids(3, LIMIT_SECS):
+                while_nothing_writes.enter_context(stopped(pid))
+            folder.rename(aside)
+            folder.write_text("not a folder")
+        (tmp_path / "1.jsonl").write_text(lines)  # there is something to write
+        failure = wait_for("the failure", lambda: report().failure, LIMIT_SECS, 0.2)
+        assert failure.endswith(f"({other})")
+        assert f"segments/count/{index:05}" in failure
+        status = cluster.storm("status", "ledger").stdout
+        assert f"({other})" in next(o for o in status.splitlines() if o.startswith("store "))
+        folder.unlink()
+        aside.rename(folder)
+        wait_for("the failure to be over", lambda: report().failure is None, LIMIT_SECS, 0.2)
+        wait_for("all rows", lambda: len(rows(tmp_path / "ledger.db")) == 1_000, LIMIT_SECS, 0.1)
+        cluster.kill_all()

@@ -273,10 +273,11 @@ class LocalNimbus:
         *,
         time_secs: int = 1,
         uptime_secs: int = 60,
+        **more: Any,
     ) -> None:
         """A worker's heartbeat."""
         self.state.put_worker_beat_nowait(
-            slot, WorkerHeartbeat(topology_id, stats, time_secs, uptime_secs)
+            slot, WorkerHeartbeat(topology_id, stats, time_secs, uptime_secs, **more)
         )
 
         async def there() -> bool:

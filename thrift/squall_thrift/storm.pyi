@@ -1179,6 +1179,7 @@ class ClusterWorkerHeartbeat:
     usage: WorkerUsage | None
     stats_ms: int | None
     checkpoints: CheckpointReport | None
+    store_failure: str | None
     def __init__(
         self,
         storm_id: str,
@@ -1189,6 +1190,7 @@ class ClusterWorkerHeartbeat:
         usage: WorkerUsage | None = ...,
         stats_ms: int | None = ...,
         checkpoints: CheckpointReport | None = ...,
+        store_failure: str | None = ...,
     ) -> None: ...
 
 class ThriftSerializedObject:

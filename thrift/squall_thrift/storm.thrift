@@ -775,7 +775,8 @@ struct CheckpointReport {
     /* Components with state that belongs to their tasks, whose number cannot change. */
     14: optional list<string> bound_components;
     15: optional SavepointResult savepoint;
-    /* Of the store, as the worker knows it: the last one since a checkpoint was completed. */
+    /* Of the store, as the worker knows it: the last one since a checkpoint was completed. Nimbus
+       adds those of the other workers (ClusterWorkerHeartbeat), and names the workers. */
     16: optional string failure;
 }
 
@@ -791,6 +792,9 @@ struct ClusterWorkerHeartbeat {
     10003: optional i64 stats_ms;
     /* Only of the worker that coordinates the topology's checkpoints. */
     10004: optional CheckpointReport checkpoints;
+    /* Of any other worker of a topology with checkpoints: the last error of the store, since it
+       has heard of a complete checkpoint. */
+    10005: optional string store_failure;
 }
 
 // Local state

@@ -324,6 +324,7 @@ class Worker:
             drained=self._drained,
             usage=UsageMeter(self._loop_lag).read,
             checkpoints=self._checkpoints,
+            store_failure=self._store_failure,
         )
         self._sums = SumsReport(
             spec.worker_dir,
@@ -563,6 +564,10 @@ class Worker:
     def _checkpoints(self) -> CheckpointReport | None:
         """What the heartbeat says about checkpoints; on the loop."""
         return None if self._epochs is None else self._epochs.report
+
+    def _store_failure(self) -> str | None:
+        """What the heartbeat says about the store of checkpoints; on the loop."""
+        return None if self._epochs is None else self._epochs.store_failure
 
     def _drained(self) -> WorkerDrained | None:
         """What the heartbeat says about being drained; on the loop."""

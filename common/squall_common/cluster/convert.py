@@ -351,6 +351,7 @@ def to_heartbeat(beat: values.WorkerHeartbeat) -> storm.ClusterWorkerHeartbeat:
         usage=None if beat.usage is None else to_usage(beat.usage),
         stats_ms=beat.stats_ms,
         checkpoints=None if beat.checkpoints is None else to_checkpoints(beat.checkpoints),
+        store_failure=beat.store_failure,
     )
 
 
@@ -429,6 +430,7 @@ def from_heartbeat(beat: storm.ClusterWorkerHeartbeat) -> values.WorkerHeartbeat
         usage=None if beat.usage is None else from_usage(beat.usage),
         stats_ms=beat.stats_ms,
         checkpoints=None if beat.checkpoints is None else from_checkpoints(beat.checkpoints),
+        store_failure=beat.store_failure,
     )
 
 

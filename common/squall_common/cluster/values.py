@@ -235,6 +235,8 @@ class WorkerHeartbeat:
     # When the statistics were read, since the worker began; None from earlier versions.
     stats_ms: int | None = None
     checkpoints: CheckpointReport | None = None  # of the worker that coordinates them
+    # Of the other workers: the store's last error, since they have heard of a complete checkpoint.
+    store_failure: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

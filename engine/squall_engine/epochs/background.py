@@ -33,7 +33,7 @@ class Background:
     ) -> None:
         self.topology = topology
         self.ended = False
-        self.failure = ""  # what failed last; whoever coordinates clears it
+        self.failure = ""  # what failed last; cleared once an epoch is complete
         self._on_failure = on_failure
         self._on_fault = on_fault
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"checkpoints of {topology}")

@@ -65,6 +65,7 @@ _NO_GENERATION = frozenset({EPOCHS, METRICS, TRACES})
 _COMMIT_SECS = 2.0
 _MARK_TRIES = 20
 _MARK_SECS = 0.5
+_FAILURE_MAX = 500  # characters, in each heartbeat
 _HALF: Final = 1 << 32
 
 
@@ -374,6 +375,13 @@ class ClusterEpochs:
         report = report_of(self._coordinating.counts, self._interval)
         result = None if self._savepoints is None else self._savepoints.result
         return replace(report, savepoint=result)
+
+    @property
+    def store_failure(self) -> str | None:
+        """What failed last in the store, since this worker has heard of a complete epoch; None: it
+        works, or `report` says it."""
+        failure = self._background.failure if self._coordinating is None else ""
+        return failure[:_FAILURE_MAX] or None
 
     def has_drained(self, drained: bool) -> bool:
         """Whether nothing is in flight (`drained`), an epoch has completed since, and sinks have

@@ -83,6 +83,8 @@ class TakingPart:
                 self.engine.set_ready(True)
             case does.Confirm(epoch):
                 assert self.driver is not None
+                if epoch > self.driver.confirmed:  # the store works
+                    self._background.failure = ""
                 self.driver.confirm(epoch)
             case does.Look():
                 if self.driver is not None:

@@ -38,8 +38,11 @@ def topology_page(
     """Sums of a topology and of each of its components, in `window`."""
     tally = _Tally(include_system)
     components: set[str] = set()
+    failures: dict[WorkerSlot, str] = {}
     for report in view.reports():
         components.add(report.component)
+        if report.slot is not None and report.store_failure:
+            failures[report.slot] = report.store_failure
         for each in WINDOWS:
             tally.add(report, each)
     spouts: dict[str, storm.ComponentAggregateStats] = {}
@@ -55,7 +58,7 @@ def topology_page(
             convert.to_error(errors[0]) if errors else None,
         )
         (spouts if kind is ComponentKind.SPOUT else bolts)[component_id] = found
-    placed, checkpoints = view.placed, view.checkpoints
+    placed, checkpoints = view.placed, view.checkpoints_with(failures)
     debug = views.debug_options(view.base)
     return storm.TopologyPageInfo(
         id=view.id,

@@ -10,7 +10,7 @@ are decoded one worker at a time, and an answer's part for each executor is enco
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from squall_common.cluster import convert, values
@@ -42,6 +42,7 @@ _NO_ASSIGNMENT = Assignment("")
 _EXECUTORS_ON_LOOP_MAX = 100
 # Heartbeats of this size, unfolded, take as long to decode.
 _BEAT_BYTES_ON_LOOP_MAX = 100_000
+_FAILURES_MAX = 3  # of the store, and workers of each, that are shown
 
 
 def are_large(assignments: Iterable[Assignment]) -> bool:
@@ -59,6 +60,7 @@ class Report:
     stats: values.ExecutorStats | None = None
     uptime_secs: int = 0
     stats_ms: int | None = None  # when the statistics were read, since the worker began
+    store_failure: str | None = None  # of its worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,20 @@ class TopologyView:
         beat = self.beat(placed[min(placed)]) if placed else None
         return None if beat is None else beat.checkpoints
 
+    def checkpoints_with(
+        self, failures: Mapping[WorkerSlot, str]
+    ) -> values.CheckpointReport | None:
+        """The same, with what the store has failed with in other workers: one that cannot write
+        holds up all, and the one that coordinates does not know why. They are named."""
+        report, placed = self.checkpoints, self.placed.executor_slot
+        if report is None:
+            return None
+        found = dict(failures)
+        if report.failure:
+            found[placed[min(placed)]] = report.failure
+        named = {f"{self.host(slot)}:{slot.port}": found[slot] for slot in sorted(found)}
+        return replace(report, failure=joined_failures(named))
+
     def reports(self) -> Iterator[Report]:
         """Yield a report for each executor: worker by worker, then those without a slot."""
         component_of = self.component_of
@@ -143,9 +159,40 @@ class TopologyView:
                     yield Report(executor, component, slot)
                     continue
                 found = beat.executor_stats[executor]
-                yield Report(executor, component, slot, found, beat.uptime_secs, beat.stats_ms)
+                yield Report(
+                    executor,
+                    component,
+                    slot,
+                    found,
+                    beat.uptime_secs,
+                    beat.stats_ms,
+                    beat.store_failure,
+                )
         for executor in sorted(component_of.keys() - self.placed.executor_slot.keys()):
             yield Report(executor, component_of[executor])
+
+
+def joined_failures(failures: Mapping[str, str]) -> str | None:
+    """What the store has failed with, by worker (HOST:PORT), in a line; None: it has not failed.
+
+    joined_failures({"a:6700": "the disk is full", "b:6700": "the disk is full"})
+    # 'the disk is full (a:6700, b:6700)'
+    """
+    workers: dict[str, list[str]] = {}
+    for worker, failure in failures.items():
+        workers.setdefault(failure, []).append(worker)
+    shown = [
+        f"{failure} ({', '.join(some[:_FAILURES_MAX])}{_more(len(some) - _FAILURES_MAX)})"
+        for failure, some in list(workers.items())[:_FAILURES_MAX]
+    ]
+    rest = sum(len(some) for some in list(workers.values())[_FAILURES_MAX:])
+    if rest:
+        shown.append(f"{rest} more workers")
+    return "; ".join(shown) or None
+
+
+def _more(workers: int) -> str:
+    return f" and {workers} more" if workers > 0 else ""
 
 
 def topology_summary(view: TopologyView, cluster: health.Slots) -> storm.TopologySummary:

@@ -71,7 +71,8 @@ CHECKPOINTS = nullable(
     obj(
         epoch=COUNT, intervalMs=COUNT, completed=COUNT, givenUp=COUNT, waitedFor=nullable(TEXT),
         waitingMs=COUNT, durationMs=nullable(COUNT), sizeBytes=nullable(COUNT),
-        longestTask=nullable(TEXT), longestMs=nullable(COUNT), rollbacks=COUNT,
+        longestTask=nullable(TEXT), longestMs=nullable(COUNT), failure=nullable(TEXT),
+        rollbacks=COUNT,
         rollbackReason=nullable(TEXT), rollbackTimeMs=nullable(COUNT),
     )
 )  # fmt: skip

@@ -43,10 +43,11 @@ class StatsReport:
         drained: Callable[[], WorkerDrained | None] = lambda: None,
         usage: Callable[[], WorkerUsage | None] = lambda: None,
         checkpoints: Callable[[], CheckpointReport | None] = lambda: None,
+        store_failure: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`stats`, `drained` and `checkpoints` are called on `loop`, `usage` on the heartbeat
-        thread; the result of `stats` fits a heartbeat (EXECUTORS_MAX). `began` is when the worker
-        began, on the clock's monotonic time."""
+        """`stats`, `drained`, `checkpoints` and `store_failure` are called on `loop`, `usage` on
+        the heartbeat thread; the result of `stats` fits a heartbeat (EXECUTORS_MAX). `began` is
+        when the worker began, on the clock's monotonic time."""
         self._topology_id = topology_id
         self._executors = tuple(executors)
         self._read_stats = stats
@@ -54,6 +55,8 @@ class StatsReport:
         self._read_usage = usage
         self._read_checkpoints = checkpoints
         self._checkpoints: CheckpointReport | None = None
+        self._read_store_failure = store_failure
+        self._store_failure: str | None = None
         self._loop = loop
         self._clock = clock
         self._began = began
@@ -70,6 +73,7 @@ class StatsReport:
         def snapshot() -> None:
             drained.append(self._read_drained())
             self._checkpoints = self._read_checkpoints()
+            self._store_failure = self._read_store_failure()
             now = self._clock.monotonic()
             if now >= self._next_read:
                 self._stats, self._read_at = self._read_stats(), now
@@ -92,4 +96,5 @@ class StatsReport:
             self._read_usage(),
             int(1000 * (read_at - self._began)),
             self._checkpoints,
+            self._store_failure,
         )

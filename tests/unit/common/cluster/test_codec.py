@@ -172,6 +172,11 @@ VALUES: list[tuple[Encode, Decode, Any]] = [
             checkpoints=CHECKPOINTS,
         ),
     ),
+    (
+        codec.encode_heartbeat,
+        codec.decode_heartbeat,
+        WorkerHeartbeat("wc-1-17", {}, 17, 60, store_failure="No space left on device"),
+    ),
     (codec.encode_error, codec.decode_error, ErrorInfo("Traceback ...", 17, "a", 6700)),
     (codec.encode_error, codec.decode_error, ErrorInfo("", 0)),
     (codec.encode_error, codec.decode_error, ErrorInfo("boom", 17, "a", 6700, 12)),

@@ -107,6 +107,23 @@ async def test_a_store_that_is_away_is_not_taken_for_a_folder_that_is_not_mounte
     await worker.epochs.close(1.0)
 
 
+async def test_whoever_coordinates_reports_the_stores_failure_with_the_checkpoints(
+    tmp_path: Path,
+) -> None:
+    """Any other worker says it in its own heartbeat, briefly."""
+    worker = await one_worker(tmp_path)
+    error = StateStoreError("the disk is full: " + "x" * 10_000)
+    worker.epochs._background.failed(error)
+    assert worker.epochs.report is None
+    assert worker.epochs.store_failure == error.message[:500]
+    await worker.epochs.restore()
+    worker.epochs._background.failed(error)
+    assert worker.epochs.report is not None
+    assert worker.epochs.report.failure == error.message
+    assert worker.epochs.store_failure is None
+    await worker.epochs.close(1.0)
+
+
 async def test_a_folder_that_is_not_mounted_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

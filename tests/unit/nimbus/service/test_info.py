@@ -4,9 +4,16 @@ import asyncio
 import json
 
 import pytest
-from tests.support.nimbus_service import LocalNimbus
+from tests.support.nimbus_service import LocalNimbus, eventually
 
-from squall_common.cluster.values import BlobHolder, BoltStats, ErrorInfo, ExecutorStats, SpoutStats
+from squall_common.cluster.values import (
+    BlobHolder,
+    BoltStats,
+    CheckpointReport,
+    ErrorInfo,
+    ExecutorStats,
+    SpoutStats,
+)
 from squall_common.history.histogram import bucket_of, pack
 from squall_common.names import code_blob_key
 from squall_common.topology.model import Executor, WorkerSlot
@@ -178,6 +185,31 @@ async def test_pages_say_what_waits_and_for_whom(nimbus, topology_id) -> None:
     assert common.credit_bytes == {"sink": 1_000}
     (worker,) = page.workers
     assert worker.usage is None  # an older worker does not report it
+
+
+async def test_the_worker_is_named_whose_store_fails(nimbus) -> None:
+    """Not only the one that coordinates the checkpoints."""
+    topology_id = await nimbus.submit(conf={"topology.workers": 2})
+    assignment, _ = await nimbus.state.assignment(topology_id)
+    executors = sorted(assignment.executor_slot)
+    coordinates = assignment.executor_slot[executors[0]]
+    (other,) = set(assignment.executor_slot.values()) - {coordinates}
+    mine = {
+        slot: {one: None for one in executors if assignment.executor_slot[one] == slot}
+        for slot in (coordinates, other)
+    }
+    report = CheckpointReport(epoch=3, interval_ms=1000)
+    await nimbus.beat(topology_id, coordinates, mine[coordinates], checkpoints=report)
+    await nimbus.beat(topology_id, other, mine[other], store_failure="the disk is full")
+    page = await nimbus.call("getTopologyPageInfo", topology_id, "600", False)
+    assert page.checkpoints.failure == f"the disk is full (host-a:{other.port})"
+    await nimbus.beat(topology_id, other, mine[other], time_secs=2)
+
+    async def works() -> bool:
+        page = await nimbus.call("getTopologyPageInfo", topology_id, "600", False)
+        return page.checkpoints.failure is None
+
+    await eventually(works, "the failure is gone")
 
 
 async def test_system_components_and_streams_are_shown_when_asked_for(nimbus, topology_id) -> None:

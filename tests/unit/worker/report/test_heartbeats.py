@@ -149,6 +149,18 @@ async def test_only_a_drain_that_was_seen_now_is_reported() -> None:
     assert beats[0].drained is None
 
 
+async def test_the_stores_failure_is_reported_until_it_is_gone() -> None:
+    failure: list[str | None] = ["No space left on device"]
+    clock = SystemClock()
+    report = StatsReport(
+        "wc-1-1", [], dict, loop=asyncio.get_running_loop(), clock=clock, began=clock.monotonic(),
+        store_failure=lambda: failure[0],
+    )  # fmt: skip
+    assert (await asyncio.to_thread(report.heartbeat)).store_failure == failure[0]
+    failure[0] = None
+    assert (await asyncio.to_thread(report.heartbeat)).store_failure is None
+
+
 async def test_a_stuck_loop_reports_its_last_statistics() -> None:
     spout, bolt = Executor(1, 1), Executor(2, 3)
     emitted = [1]
