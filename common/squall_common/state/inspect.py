@@ -42,6 +42,8 @@ _NAMES = {
     18: "complex",
     19: "Path",
     20: "dict",
+    21: "PurePosixPath",
+    22: "PureWindowsPath",
 }
 
 

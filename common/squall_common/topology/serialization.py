@@ -22,6 +22,26 @@ if TYPE_CHECKING:
     from squall_common.config.options.typed import TopologyOptions
 
 
+# Their values look like Python's, and come out of models and frames unnoticed.
+_TO_PYTHON = {
+    "numpy": ".item() of one value or .tolist() of an array",
+    "pandas": ".to_pydatetime() of a Timestamp, .tolist() of a Series or .to_dict() of a DataFrame",
+    "pyarrow": ".as_py() of one value or .to_pylist() of an array",
+}
+_NO_VALUES = ("NaTType", "NAType")
+
+
+def value_of_python(cls: type) -> str | None:
+    """What to emit in place of a value of a library whose values look like Python's; None: it is
+    of no such library."""
+    library = cls.__module__.partition(".")[0]
+    if library == "pandas" and cls.__name__ in _NO_VALUES:
+        return "emit None in its place"
+    if library in _TO_PYTHON:
+        return f"emit a value of Python, by {_TO_PYTHON[library]}"
+    return None
+
+
 class Serializer(Protocol):
     """Turns values of one type into plain ones and back."""
 

@@ -19,14 +19,14 @@ import zoneinfo
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from itertools import chain
-from pathlib import Path, PurePath
+from pathlib import Path, PosixPath, PurePosixPath, PureWindowsPath, WindowsPath
 from typing import Any, ClassVar
 
 import msgspec
 
 from squall_common.state.disk.rows import PlainRows
 from squall_common.state.task_state import RowPacker
-from squall_common.topology.serialization import Registry
+from squall_common.topology.serialization import Registry, value_of_python
 from squall_engine.core.known_classes import KnownClasses, loaded_class
 
 
@@ -54,6 +54,8 @@ class Ext:
     COMPLEX = 18
     PATH = 19
     DICT = 20  # a dict whose keys msgpack would not keep apart, as pairs
+    PURE_POSIX_PATH = 21
+    PURE_WINDOWS_PATH = 22
 
 
 class CodecError(ValueError):
@@ -73,13 +75,8 @@ class ValueNotEncodableError(CodecError):
 _SCALARS = frozenset({str, int, float, bool, bytes, type(None)})
 _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
 _MICROSECOND = dt.timedelta(microseconds=1)
+_PATHS = (PosixPath, WindowsPath)  # of files: each becomes one of the host that gets it
 _NO_REGISTRY = "make it a dataclass, or register its type (topology.kryo.register)"
-# Their values look like Python's, and come out of models and frames unnoticed.
-_TO_PYTHON = {
-    "numpy": ".item() of one value or .tolist() of an array",
-    "pandas": ".to_pydatetime() of a Timestamp, .tolist() of a Series or .to_dict() of a DataFrame",
-    "pyarrow": ".as_py() of one value or .to_pylist() of an array",
-}
 
 
 class ValueCodec:
@@ -117,6 +114,9 @@ class ValueCodec:
             uuid.UUID: lambda v: msgspec.msgpack.Ext(Ext.UUID, v.bytes),
             bytearray: lambda v: msgspec.msgpack.Ext(Ext.BYTEARRAY, bytes(v)),
             complex: lambda v: self._ext(Ext.COMPLEX, [v.real, v.imag]),
+            **dict.fromkeys(_PATHS, lambda v: self._ext(Ext.PATH, str(v))),
+            PurePosixPath: lambda v: self._ext(Ext.PURE_POSIX_PATH, str(v)),
+            PureWindowsPath: lambda v: self._ext(Ext.PURE_WINDOWS_PATH, str(v)),
         }
         self._from_plain: dict[int, Callable[[Any], Any]] = {
             Ext.TUPLE: tuple,
@@ -133,6 +133,8 @@ class ValueCodec:
             Ext.NAMEDTUPLE: self._namedtuple_from_plain,
             Ext.REGISTERED: self._registered_from_plain,
             Ext.PATH: Path,
+            Ext.PURE_POSIX_PATH: PurePosixPath,
+            Ext.PURE_WINDOWS_PATH: PureWindowsPath,
             Ext.DICT: dict,
         }
 
@@ -252,14 +254,12 @@ class ValueCodec:
                 f.name: self._plain(getattr(value, f.name)) for f in dataclasses.fields(value)
             }
             return self._ext(Ext.DATACLASS, [path, fields])
-        if isinstance(value, PurePath):
-            return self._ext(Ext.PATH, str(value))
         if self._allow_pickle:
             try:
                 return msgspec.msgpack.Ext(Ext.PICKLE, pickle.dumps(value))
             except Exception as error:
                 raise ValueNotEncodableError(0, path, f"pickle: {error}") from error
-        raise ValueNotEncodableError(0, path, _advice(cls))
+        raise ValueNotEncodableError(0, path, value_of_python(cls) or _NO_REGISTRY)
 
     def _sorted(self, items: Iterable[Any]) -> list[Any]:
         """The elements of a set in the order of their encoding, so that equal sets are equal
@@ -337,14 +337,6 @@ class ValueCodec:
 
 def _path(cls: type) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
-
-
-def _advice(cls: type) -> str:
-    """What to do about a value of a class that has no encoding."""
-    library = cls.__module__.partition(".")[0]
-    if library in _TO_PYTHON:
-        return f"emit a value of Python, by {_TO_PYTHON[library]}"
-    return _NO_REGISTRY
 
 
 def _check_importable(cls: type, path: str) -> None:

@@ -8,7 +8,7 @@ import sys
 import uuid
 from collections import namedtuple
 from decimal import Decimal
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -68,6 +68,7 @@ VALUES = [
     dt.date(1, 1, 1), dt.time(23, 59, tzinfo=dt.UTC), dt.timedelta(days=-1, microseconds=1),
     Decimal("1.10"), Decimal("-Infinity"), uuid.UUID(int=7),
     Colour.RED, Point(1, (2, 3)), Pair(1, [2]), Path("/a/b"),
+    PurePosixPath("/a/b"), PureWindowsPath("C:\\a\\b"), {PurePosixPath("a"): PureWindowsPath("b")},
 ]  # fmt: skip
 
 
@@ -91,6 +92,21 @@ def test_a_value_keeps_its_type(value):
     assert same(codec.decode_row(codec.encode_row([value])), [value])
     if isinstance(value, dt.datetime):
         assert row[0].fold == value.fold
+
+
+def test_a_path_of_a_class_of_its_own_is_refused():
+    class Inside(PurePosixPath):
+        pass
+
+    with pytest.raises(ValueNotEncodableError, match=r"Inside.*topology\.kryo\.register"):
+        codec.encode_row([Inside("/a")])
+
+
+def test_what_has_no_value_in_pandas_is_refused_with_what_to_emit():
+    pandas = pytest.importorskip("pandas")
+    for value in (pandas.NaT, pandas.NA):
+        with pytest.raises(ValueNotEncodableError, match="emit None in its place"):
+            codec.encode_row([value])
 
 
 def test_nan_survives():
