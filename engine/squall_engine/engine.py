@@ -193,7 +193,7 @@ class Engine:
         if settings.epochs is not None:
             from squall_engine.epochs.driver import EpochDriver
 
-            self.epochs = EpochDriver(self, settings.epochs, make_codec, worker=worker)
+            self.epochs = EpochDriver(self, settings.epochs, make_codec, registry, worker=worker)
         self.worker_context = WorkerContext(
             topology_id=topology_id,
             topology=topology,

@@ -27,9 +27,16 @@ from squall.windows.spec import WindowPlan, options_of
 from squall.windows.task_windows import MakeTuple, TaskWindows
 from squall.windows.watermarks import Watermarks
 from squall_common.component.component import Bolt
-from squall_common.errors import SquallError
+from squall_common.component.groupings import INSTEAD
+from squall_common.errors import SquallError, describe
 from squall_common.names import is_system_id
 from squall_common.state.errors import StateStoreError
+from squall_common.state.key_checks import (
+    ALWAYS_TAKEN,
+    SHOWN_CHARS,
+    equals_itself,
+    is_always_taken,
+)
 
 if TYPE_CHECKING:
     from squall_common.component.context import TopologyContext
@@ -51,6 +58,10 @@ class Calls(Protocol):
     @property
     def grouping(self) -> Grouping | None:
         """How the bolt's whole input is grouped by fields; None: it is not."""
+        ...
+
+    def check_key(self, key: Hashable) -> None:
+        """Raises SquallError for a key that could not be stored."""
         ...
 
     def call(self, execute: Callable[[], Any]) -> Exception | None:
@@ -222,8 +233,8 @@ class Shell:
     def entries(self) -> int:
         """How many keys have an open window; where a queue holds the tuples of all keys, these
         tuples. It takes no time for each."""
-        keys = self._operator.keys
-        return self._held_count if keys is None else keys
+        keys = self.windows.operator.keys
+        return self._held.count if keys is None else keys
 
     # -- tuples --
 
@@ -296,24 +307,44 @@ class Shell:
         key_of = self._key_of
         if not id_field:
             with contextlib.suppress(Exception):  # of one of them, which is found below
-                set(map(key_of, tuples))  # each has a key, and the key a hash
+                keys = set(map(key_of, tuples))  # each has a key, and the key a hash
+                if not ALWAYS_TAKEN.issuperset(map(type, keys)):
+                    for key in keys:
+                        self._check_key(key)
                 return tuples
         found = []
         for tup in tuples:
             try:
-                hash(key_of(tup))
+                key = key_of(tup)
+                hash(key)
+                self._check_key(key)
                 if id_field:
                     hash(tup.get(id_field))
             except Exception as error:
+                hint = error.hint if isinstance(error, SquallError) else None
                 refused = SquallError(
                     f"a tuple of {tup.source_component!r} is in no window, because of its key "
-                    f"or message id: {error}",
-                    hint="both consist of numbers, text and other values with a hash",
+                    f"or message id: {describe(error)}",
+                    hint=hint or "both consist of numbers, text and other values with a hash",
                 )
                 self.fail(tup, refused)
             else:
                 found.append(tup)
         return found
+
+    def _check_key(self, key: Any) -> None:
+        """Raises SquallError for a key that no other tuple has, or that could not be stored."""
+        if is_always_taken(key):
+            return
+        fields = self.plan.key
+        for field, value in zip(fields, key if len(fields) > 1 else (key,), strict=True):
+            if not equals_itself(value):
+                raise SquallError(
+                    f"{value!r:.{SHOWN_CHARS}}, of field {field!r}, is not equal to itself",
+                    hint=INSTEAD,
+                )
+        if self._calls is not None:
+            self._calls.check_key(key)
 
     def _admitted(self, tuples: list[Tuple]) -> list[Tuple]:
         """The tuples that are not replays of what is held, as far as there is room."""

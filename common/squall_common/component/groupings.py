@@ -33,8 +33,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from squall_common.component.constructed import RecordsConstruction
-from squall_common.errors import SquallError
-from squall_common.topology.serialization import Registry
+from squall_common.errors import SquallError, describe
+from squall_common.topology.serialization import Registry, value_of_python
 
 if TYPE_CHECKING:
     from squall_common.component.context import TopologyContext
@@ -46,6 +46,8 @@ _CRC_OF_STR = zlib.crc32(b"s")
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
 _EMPTY_REGISTRY = Registry()
+INSTEAD = "emit None or a text in its place, or leave such tuples out before they are grouped"
+"""What to do about a value that is equal to nothing."""
 
 # The numeric hash is the same everywhere only if this modulus is.
 assert sys.hash_info.modulus == 2**61 - 1, "squall needs a 64-bit Python"
@@ -79,6 +81,13 @@ def canonical_encoding(value: Any, registry: Registry = _EMPTY_REGISTRY) -> byte
             f"a {type(value).__name__} that is nested too deeply (or contains itself) "
             "cannot be the value of a fields grouping"
         ) from None
+    except NoStableHashError:
+        raise
+    except Exception as error:  # of a serializer, a time zone, a class like a number
+        raise NoStableHashError(
+            f"a value of type {_path(type(value))} cannot be the value of a fields grouping: "
+            f"{describe(error)}"
+        ) from error
 
 
 def _encode(value: Any, registry: Registry) -> bytes:
@@ -117,7 +126,8 @@ def _encode(value: Any, registry: Registry) -> bytes:
     raise NoStableHashError(
         f"a value of type {_path(type(value))} cannot be the value of a fields grouping: "
         "it has no encoding that is the same in every process",
-        hint="group by a str, number or tuple of it, make it a dataclass, or register the type "
+        hint=value_of_python(type(value))
+        or "group by a str, number or tuple of it, make it a dataclass, or register the type "
         "(topology.kryo.register)",
     )
 
@@ -134,6 +144,11 @@ def _encode_number(value: Any) -> bytes:
 
 
 def _encode_time(value: dt.datetime | dt.date | dt.time | dt.timedelta) -> bytes:
+    if value != value:  # NaT of pandas, which is a datetime
+        raise NoStableHashError(
+            f"{value!r} is not equal to itself, so it cannot be the value of a fields grouping",
+            hint=INSTEAD,
+        )
     if isinstance(value, dt.timedelta):
         return b"p" + str(value // _MICROSECOND).encode()
     if isinstance(value, dt.datetime):

@@ -37,7 +37,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from squall_common.component.groupings import NoStableHashError, stable_hash
 from squall_common.component.state import KeyValueState, begins_with
 from squall_common.errors import describe
-from squall_common.state.errors import StateDamagedError, StateError, StateValueError
+from squall_common.state.errors import StateDamagedError, StateError
+from squall_common.state.key_checks import ALWAYS_TAKEN, SHOWN_CHARS, KeyChecks, not_storable
 from squall_common.state.key_groups import BOUND
 from squall_common.state.task_state import Changes, RowCodec, StoredState
 from squall_common.topology.serialization import Registry
@@ -68,7 +69,6 @@ ABSENT: Any = _Mark("absent")
 
 SCALARS = frozenset({NoneType, bool, int, float, str, bytes})
 LENGTH = struct.Struct("<I")
-SHOWN_CHARS = 60
 _PACKED_AT_ONCE = 2_048
 _SECURED_AT_ONCE = 64  # values that are encoded under one lock
 MILLIS = 1000
@@ -234,6 +234,7 @@ class KeyedState(KeyValueState):
         self._codec = codec
         self._ttl_secs = ttl_secs
         self._registry = registry or Registry()
+        self.key_checks = KeyChecks(codec, self._registry)
         self._clock = clock
         self._values: dict[Hashable, Any] = {}
         self._owners: dict[Hashable, Any] = {}  # where they are not the key itself; or BOUND_OWNER
@@ -273,6 +274,7 @@ class KeyedState(KeyValueState):
         if key != self.current or self._owners:
             self._used(key)
         if type(value) not in IMMUTABLE:
+            self.key_checks.check(key, self.current)
             self._hand_out(key, value)
         return value
 
@@ -315,7 +317,7 @@ class KeyedState(KeyValueState):
         timed = False
         for key, entry in entries.items():
             if entry is None:
-                self.delete(key)
+                self._delete(key)
                 continue
             if key in self._values:
                 self._disown(key)
@@ -346,8 +348,17 @@ class KeyedState(KeyValueState):
 
     def check(self, key: Hashable, value: Any) -> None:
         """Raises StateValueError for what `put` would refuse."""
-        if type(value) not in SCALARS or type(key) not in SCALARS:
+        self.key_checks.check(key, self.current)
+        if type(value) not in SCALARS:
             self._check(key, value)
+
+    def check_use(self, key: Hashable, owner: Any, *, puts: bool) -> None:
+        """Raises StateValueError for a key that `put`, or else `get` and `delete`, would refuse if
+        `owner` were the current one."""
+        if key in self._values:
+            self.key_checks.check(key, self.current)
+        elif puts and owner is not NO_KEY and owner is not MANY_KEYS:
+            self.key_checks.check_owner(owner, owner)
 
     def expire(self) -> None:
         """Forget what has not been put for too long."""
@@ -355,12 +366,16 @@ class KeyedState(KeyValueState):
             self._expire()
 
     def put(self, key: Hashable, value: Any) -> None:
+        if type(key) not in ALWAYS_TAKEN:
+            self.key_checks.check(key, self.current)
         if type(value) not in SCALARS:
             self._check(key, value)
         if self._ttl_secs is not None:
             self._expire()
         if key != self.current or self._owners:
             self._own(key)  # may refuse the key, so nothing of it is noted before
+        elif type(key) not in ALWAYS_TAKEN and key not in self._values:
+            self.key_checks.check_owner(key, key)
         if self._ttl_secs is not None:
             self._put_at.pop(key, None)  # it is the newest now
             self._put_at[key] = self._clock()
@@ -368,6 +383,11 @@ class KeyedState(KeyValueState):
         self._changed[key] = value
 
     def delete(self, key: Hashable) -> None:
+        if type(key) not in ALWAYS_TAKEN and key in self._values:
+            self._check(key, None)
+        self._delete(key)
+
+    def _delete(self, key: Hashable) -> None:
         if self._values.pop(key, ABSENT) is ABSENT:
             return
         self._put_at.pop(key, None)
@@ -432,6 +452,7 @@ class KeyedState(KeyValueState):
             return
         owner = self._owners.get(key, SELF)
         if owner is not BOUND_OWNER and (key if owner is SELF else owner) != current:
+            self.key_checks.check(key, self.current)
             self._bind(key, owner)
             self._changed[key] = self._values[key]
 
@@ -442,11 +463,11 @@ class KeyedState(KeyValueState):
             return
         current = self.current
         if current is NO_KEY or current is MANY_KEYS:
-            self._check(key, None)
             self._owners[key] = BOUND_OWNER
             self._bound += 1
-        elif current != key:
-            self._check(key, None)
+            return
+        self.key_checks.check_owner(current, current)
+        if current != key:
             self._owners[key] = current
 
     def _bind(self, key: Hashable, owner: Any) -> None:
@@ -464,7 +485,7 @@ class KeyedState(KeyValueState):
         try:
             self._codec.encode_rows(((key, value),))
         except ValueError as error:
-            raise _not_storable(key, error) from error
+            raise not_storable(key, error) from error
 
     def _hand_out(self, key: Hashable, value: Any) -> None:
         """The task gets a value that it may change in place."""
@@ -479,7 +500,7 @@ class KeyedState(KeyValueState):
             key = next(iter(self._put_at))
             if self._put_at[key] >= last:
                 return
-            self.delete(key)
+            self._delete(key)
 
     # ---- snapshots: see `TaskState` ----
 
@@ -735,7 +756,7 @@ class _Snapshot:
                 try:
                     codec.encode_rows((row,))
                 except ValueError as error:
-                    raise _not_storable(row[0], error) from error
+                    raise not_storable(row[0], error) from error
             raise
 
     def _group(self, owner: Any) -> int:
@@ -744,10 +765,4 @@ class _Snapshot:
         try:
             return stable_hash(owner, self._registry) % self._max_parallelism
         except NoStableHashError as error:
-            raise _not_storable(owner, error) from error
-
-
-def _not_storable(key: Hashable, error: Exception) -> StateValueError:
-    return StateValueError(
-        f"the state of key {key!r:.{SHOWN_CHARS}} cannot be stored: {describe(error)}"
-    )
+            raise not_storable(owner, error) from error

@@ -61,7 +61,7 @@ def around_batch(
     def part(tuples: list[Tuple], error: Exception) -> None:
         """Try again what has failed."""
         if len(tuples) == 1:
-            last = tries.again(lambda some: execute(some[:]), tuples, keys(tuples), error)
+            last = tries.again(lambda: attempt(tuples), error)
             if last is not None:
                 tries.give_up(tuples[0], last)
             return
@@ -191,12 +191,10 @@ class AtomicColumns:
     def _last_tries(
         self, source: Source, lists: list[list[Any]], row: int, error: Exception
     ) -> Exception | None:
-        self._place(row, row + 1)
+        def attempt() -> Exception | None:
+            return self._attempt(self._view(source, lists, row, row + 1), lists, row, row + 1)
 
-        def execute(_: None) -> None:
-            self._execute(self._view(source, lists, row, row + 1))
-
-        return self._tries.again(execute, None, self._keys(lists, source, row, row + 1), error)
+        return self._tries.again(attempt, error)
 
     def _view(self, source: Source, lists: list[list[Any]], start: int, stop: int) -> RowView:
         return RowView(source, [one[start:stop] for one in lists], stop - start, self._tries)

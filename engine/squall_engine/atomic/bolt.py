@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from squall_common.component.stateful import StatefulBolt
+from squall_common.state.key_checks import KeyChecks
 from squall_engine.atomic.batches import AtomicColumns, around_batch
 from squall_engine.atomic.concurrent import ConcurrentCalls
 from squall_engine.atomic.keys import InputKeys
@@ -37,6 +38,7 @@ class AtomicBolt:
     mode: InvocationMode
     keys: InputKeys
     groups: int | None  # key groups of its input
+    key_checks: KeyChecks  # of its windows
     arity: Arity
     letters: BoltLetters
     tries_max: int
@@ -109,7 +111,9 @@ class AtomicBolt:
 
     def _around_windows(self, execute: Callable[[Any], Any], tries: Tries) -> AtomicCalls:
         grouping = self.keys.window_grouping(self.groups)
-        windows = WindowCalls(self.component, tries, self.letters, self.fault, grouping)
+        windows = WindowCalls(
+            self.component, tries, self.letters, self.fault, self.key_checks, grouping
+        )
         # Before the bolt is bound, which makes its shell.
         object.__setattr__(self.user, "_squall_calls", windows)
 

@@ -19,6 +19,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from squall_common.component.state import KeyValueState, begins_with
+from squall_common.state.key_checks import ALWAYS_TAKEN
 from squall_common.state.keyed import IMMUTABLE, NO_KEY, KeyedState
 from squall_common.state.task_state import RowCodec
 from squall_engine.atomic.batches import parts_of, places_of
@@ -85,14 +86,24 @@ class DraftState(KeyValueState):
 
     def put(self, key: Hashable, value: Any) -> None:
         call = _current()
-        self.inner.check(key, value)
         if call is None:
             self.inner.put(key, value)
             self._outdate((key,))
             return
+        self._check(call, key, value)
         self._use(call, key)
         call.copies.pop(key, None)
         call.writes[key] = value
+
+    def _check(self, call: _Call, key: Hashable, value: Any) -> None:
+        """Raises StateValueError for what the state would refuse when the call returns."""
+        inner = self.inner
+        if type(key) not in ALWAYS_TAKEN:
+            inner.current = call.keys.owner_of(key)  # which an error names
+        try:
+            inner.check(key, value)
+        finally:
+            inner.current = NO_KEY
 
     def delete(self, key: Hashable) -> None:
         call = _current()
@@ -181,11 +192,13 @@ class DraftState(KeyValueState):
         for key, value in writes.items():
             if value is not _ABSENT:
                 self.inner.check(key, value)
-        inner, keys = self.inner, call.keys
+        inner, owner_of = self.inner, call.keys.owner_of
+        for key in call.used:
+            inner.check_use(key, owner_of(key), puts=writes.get(key, _ABSENT) is not _ABSENT)
         try:
             for key in call.used:
                 # What was only read counts as used under this key, too: see `KeyedState`.
-                inner.current = keys.owner_of(key)
+                inner.current = owner_of(key)
                 value = writes.get(key, call)
                 if value is _ABSENT:
                     inner.delete(key)
@@ -289,7 +302,7 @@ class ConcurrentCalls:
             return
         done = asyncio.Event()
         ahead: dict[int, asyncio.Event] = {}
-        keys = BatchKeys(lambda: self._keys(tuples)).all
+        keys = self._found_keys(tuples)
         for key in keys:
             before = self._last.get(key)
             if before is not None:
@@ -307,6 +320,15 @@ class ConcurrentCalls:
 
     def _keys(self, tuples: Sequence[Tuple]) -> Iterable[Any]:
         return () if self._keys_of is None else self._keys_of(tuples)
+
+    def _found_keys(self, tuples: Sequence[Tuple]) -> set[Any]:
+        """The keys of those that have one. The tries of the others fail: see `_call`."""
+        try:
+            return BatchKeys(lambda: self._keys(tuples)).all
+        except Exception:
+            if len(tuples) == 1:
+                return set()
+        return set().union(*(self._found_keys((tup,)) for tup in tuples))
 
     async def _alone_or_not(self, run: Any, tuples: Sequence[Tuple]) -> None:
         error, failed = await self._attempt(run, tuples)
@@ -372,6 +394,8 @@ class ConcurrentCalls:
         token = _CALL.set(call)
         try:
             try:
+                if self._keys_of is not None:
+                    _ = call.keys.all  # a tuple whose key cannot be found fails
                 await run(tuples)
                 if call.failed:
                     raise Failure

@@ -9,6 +9,7 @@ from typing import Any
 from squall_common.names import is_system_id
 from squall_common.state.keyed import NO_KEY
 from squall_common.topology.model import GroupingKind, Topology
+from squall_common.topology.serialization import Registry
 from squall_engine.atomic.batches import ColumnKeysOf
 from squall_engine.atomic.windows import WindowGrouping
 from squall_engine.core import KeyFinder, Source, Tuple
@@ -18,15 +19,11 @@ class InputKeys:
     """What finds the keys of one component's input. What no fields grouping leads to it has
     `NO_KEY`."""
 
-    def __init__(self, topology: Topology, component: str) -> None:
+    def __init__(self, topology: Topology, component: str, registry: Registry) -> None:
+        """`registry`: of the topology's own types."""
         inputs = topology.components[component].inputs
-        # Of each stream with a fields grouping, the places of its fields.
-        places: dict[tuple[str, str], tuple[int, ...]] = {}
-        for stream, grouping in inputs.items():
-            if grouping.kind is GroupingKind.FIELDS and grouping.fields:
-                fields = topology.components[stream.component].streams[stream.stream].fields
-                at = tuple(fields.index(name) for name in grouping.fields)
-                places[stream.component, stream.stream] = at
+        places = _places(topology, component)
+        self._registry = registry
         self._groupings = [
             grouping for stream, grouping in inputs.items() if not is_system_id(stream.component)
         ]
@@ -65,7 +62,18 @@ class InputKeys:
         # In one order: the key group of (a, b) is not that of (b, a).
         if len(ways := {tuple(one.fields or ()) for one in self._groupings}) != 1:
             return None
-        return WindowGrouping(frozenset(*ways), groups, key_of)
+        return WindowGrouping(frozenset(*ways), groups, key_of, self._registry)
+
+
+def _places(topology: Topology, component: str) -> dict[tuple[str, str], tuple[int, ...]]:
+    """The places of the fields by which the input is grouped, of each stream that is."""
+    places: dict[tuple[str, str], tuple[int, ...]] = {}
+    for stream, grouping in topology.components[component].inputs.items():
+        if grouping.kind is GroupingKind.FIELDS and grouping.fields:
+            fields = topology.components[stream.component].streams[stream.stream].fields
+            at = tuple(fields.index(name) for name in grouping.fields)
+            places[stream.component, stream.stream] = at
+    return places
 
 
 def _key_of(

@@ -88,23 +88,21 @@ class Tries:
         self.trial.fail(what)
 
     def around(self, execute: Callable[[Tuple], Any]) -> Callable[[Tuple], None]:
-        """`execute`, made atomic."""
+        """`execute`, made atomic, and the search for the tuple's key with it."""
 
-        def failed(tup: Tuple, key: Any, error: Exception) -> None:
-            again = self.again(execute, tup, key, error)
-            if again is not None:
-                self.give_up(tup, again)
+        def failed(tup: Tuple, error: Exception) -> None:
+            last = self.again(lambda: self.trial.retry(tup), error)
+            if last is not None:
+                self.give_up(tup, last)
 
         return self.trial.around(execute, failed, self._key_of)
 
-    def again(
-        self, execute: Callable[[Any], Any], what: Any, key: Any, error: Exception
-    ) -> Exception | None:
+    def again(self, attempt: Callable[[], Exception | None], error: Exception) -> Exception | None:
         """Make the tries that are left after the first. Returns the error of the last."""
         for count in range(1, self._tries_max):
             self.report(error)
             self._sleep(wait_secs(count))
-            next_error = self.attempt(execute, what, key)
+            next_error = attempt()
             if next_error is None:
                 return None
             error = next_error

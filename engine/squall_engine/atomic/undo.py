@@ -83,14 +83,16 @@ class UndoableState(KeyValueState):
         return value
 
     def put(self, key: Hashable, value: Any) -> None:
-        if key not in self._before:
-            self._before[key] = self._entry(key)
+        entry = self._entry(key)
         self._put(key, value)
+        if key not in self._before:  # of a key that is refused there is nothing to undo
+            self._before[key] = entry
 
     def delete(self, key: Hashable) -> None:
-        if key not in self._before:
-            self._before[key] = self._entry(key)
+        entry = self._entry(key)
         self.inner.delete(key)
+        if key not in self._before:
+            self._before[key] = entry
 
     def iterate(self) -> Any:
         return self._entries(self.inner.iterate())
@@ -190,9 +192,10 @@ class BatchState(UndoableState):
     def put(self, key: Hashable, value: Any) -> None:
         if self._keys is not None:
             self.inner.current = self._keys.owner_of(key)
-        if key not in self._before:
-            self._before[key] = self._entry(key)
+        entry = self._entry(key)
         self._put(key, value)
+        if key not in self._before:
+            self._before[key] = entry
 
 
 def hot(state: UndoableState) -> UndoableState | HotState:

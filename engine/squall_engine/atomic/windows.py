@@ -15,7 +15,9 @@ from squall_common.component.collector import BoltCollector
 from squall_common.errors import SquallError, describe
 from squall_common.names import DEFAULT_STREAM
 from squall_common.state.errors import StateStoreError
+from squall_common.state.key_checks import KeyChecks
 from squall_common.state.key_groups import key_group
+from squall_common.topology.serialization import Registry
 from squall_engine.atomic.letters import BoltLetters
 from squall_engine.atomic.tries import Arity, HoldingCollector, Tries
 from squall_engine.core import Tuple
@@ -29,6 +31,7 @@ class WindowGrouping:
     groups: int  # key groups
     find: Callable[[Any, Sequence[Any]], Any]
     """(source, values): the key of a tuple"""
+    registry: Registry
 
     def key_of(self, tup: Tuple) -> Any:
         """The values of the fields by which a tuple's stream is grouped."""
@@ -36,7 +39,7 @@ class WindowGrouping:
 
     def group_of(self, key: Hashable) -> int:
         """The key group of these values."""
-        return key_group(key, self.groups)
+        return key_group(key, self.groups, self.registry)
 
 
 class WindowCalls:
@@ -48,9 +51,11 @@ class WindowCalls:
         tries: Tries,
         letters: BoltLetters,
         fault: Callable[[Any], None],
+        checks: KeyChecks,
         grouping: WindowGrouping | None = None,
     ) -> None:
         self.grouping = grouping
+        self._checks = checks
         self._component = component
         self._tries = tries
         self._letters = letters
@@ -74,6 +79,10 @@ class WindowCalls:
 
         return guarded
 
+    def check_key(self, key: Hashable) -> None:
+        """Raises StateValueError for a key of a window that a snapshot could not have."""
+        self._checks.check(key, key)
+
     def call(self, execute: Callable[[], Any]) -> Exception | None:
         """Run the user's code for a window, atomically and as often as a tuple is tried. Returns
         the error of the last try."""
@@ -83,7 +92,7 @@ class WindowCalls:
 
         error = self._tries.attempt(run, None, None)
         if error is not None:
-            error = self._tries.again(run, None, None, error)
+            error = self._tries.again(lambda: self._tries.attempt(run, None, None), error)
         if isinstance(error, StateStoreError):  # likewise one that cannot be read
             self._fault(error)
             raise error

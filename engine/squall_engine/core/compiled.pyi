@@ -568,9 +568,10 @@ class Trial:
     def around(
         self,
         execute: Callable[[Any], Any],
-        on_failed: Callable[[Any, Any, Exception], None],
+        on_failed: Callable[[Any, Exception], None],
         key_of: Callable[[Any], Any] | None = None,
     ) -> Callable[[Any], None]: ...
+    def retry(self, tup: Any) -> Exception | None: ...
     def holding(
         self,
         emit: Callable[[Sequence[Any]], object],

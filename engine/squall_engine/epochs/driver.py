@@ -29,12 +29,14 @@ from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import SquallError, describe
 from squall_common.names import DEAD_LETTER_STREAM, is_system_id
 from squall_common.state.errors import StateError
+from squall_common.state.key_checks import KeyChecks
 from squall_common.state.key_groups import max_parallelism
 from squall_common.state.keyed import KeyedState
 from squall_common.state.manifest import ComponentPart
 from squall_common.state.savepoint import Wanted, restore_error, restore_problems
 from squall_common.state.segment import SegmentRef
 from squall_common.topology.model import ComponentKind, GroupingKind, WorkerSlot
+from squall_common.topology.serialization import Registry
 from squall_engine.atomic.bolt import AtomicBolt
 from squall_engine.atomic.concurrent import ConcurrentCalls, DraftState
 from squall_engine.atomic.keys import InputKeys
@@ -53,6 +55,7 @@ from squall_engine.loading import ComponentStartError
 from squall_engine.options import EngineOptions
 from squall_engine.plan import Plan
 from squall_engine.state.backends import make_state
+from squall_engine.state.keys import key_fields
 from squall_engine.tasks.base import Task
 from squall_engine.tasks.bolt import BoltTask
 from squall_engine.tasks.built import Built
@@ -117,14 +120,17 @@ class EpochDriver:
         host: EpochHost,
         settings: EpochSettings,
         make_codec: Callable[[], ValueCodec],
+        registry: Registry,
         *,
         worker: str = "",
     ) -> None:
-        """Raises SquallError for a topology that cannot have epochs."""
+        """`registry`: of the topology's own types. Raises SquallError for a topology that cannot
+        have epochs."""
         self._host = host
         self._plan = plan = host.plan
         self._settings = settings
         self._make_codec = make_codec
+        self._registry = registry
         self._worker = worker
         refuse(structure_refusals(plan.topology, host.options.topology))
         self._refuse_changes()
@@ -213,7 +219,8 @@ class EpochDriver:
         assert groups is not None
         codec = self._make_codec()
         options, ttl_secs = self._host.options.of(component), kept.user.state_ttl_secs
-        empty = make_state(options, groups, codec, ttl_secs=ttl_secs)
+        empty = make_state(options, groups, codec, ttl_secs=ttl_secs, registry=self._registry)
+        empty.key_checks.fields = key_fields(self._plan.topology.components[component])
         state = self._restored(kept, groups, empty)
         shown = _STATES.get(kept.mode, BatchState)(state, codec)
         kept.shown = hot(shown) if isinstance(shown, UndoableState) else shown
@@ -254,8 +261,9 @@ class EpochDriver:
             component=component,
             user=kept.user,
             mode=kept.mode,
-            keys=InputKeys(self._plan.topology, component),
+            keys=InputKeys(self._plan.topology, component, self._registry),
             groups=self.groups_of(component),
+            key_checks=KeyChecks(self._make_codec(), self._registry),
             arity={name: (len(info.fields), info.direct) for name, info in streams.items()},
             letters=BoltLetters(
                 component,
@@ -315,7 +323,8 @@ class EpochDriver:
         groups = self.groups_of(component) or max_parallelism(len(self._plan.tasks_of[component]))
         codec = self._make_codec()
         try:
-            empty = make_state(self._host.options.of(component), groups, codec)
+            options = self._host.options.of(component)
+            empty = make_state(options, groups, codec, registry=self._registry)
             state = self._restored(kept, groups, empty)
             shell = kept.user._squall_shell
             kept.windows = WindowEntries(self._plan, component, shell, state, codec)

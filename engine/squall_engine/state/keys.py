@@ -85,6 +85,16 @@ def key_finder(topology: Topology, component: Component) -> KeyOf:
     return key_of
 
 
+def key_fields(component: Component) -> str:
+    """The fields by which its input is grouped, for errors: `'user' and 'day'`."""
+    found = dict.fromkeys(
+        " and ".join(map(repr, grouping.fields))
+        for grouping in component.inputs.values()
+        if grouping.kind is GroupingKind.FIELDS and grouping.fields
+    )
+    return " or ".join(found)
+
+
 def unkeyed_inputs(component: Component) -> list[tuple[GlobalStreamId, str]]:
     """The inputs of a component whose tuples go to tasks that their keys do not decide, with the
     name of the grouping."""

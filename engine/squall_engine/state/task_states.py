@@ -21,7 +21,7 @@ from squall_engine.loading import ComponentStartError
 from squall_engine.options import EngineOptions
 from squall_engine.plan import Plan
 from squall_engine.state.backends import make_state
-from squall_engine.state.keys import AsyncKeyedState, key_finder, unkeyed_inputs
+from squall_engine.state.keys import AsyncKeyedState, key_fields, key_finder, unkeyed_inputs
 from squall_engine.state.stored_task import CallLater, StoredTask
 from squall_engine.state.stores import MakeStore, store_maker
 
@@ -143,6 +143,7 @@ class TaskStates:
             )
         else:
             state = AsyncKeyedState(groups, self._make_codec(), registry=self._registry)
+        state.key_checks.fields = key_fields(component)
         start = self._now()
         store.open(state)
         log.info(

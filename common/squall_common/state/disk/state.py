@@ -19,11 +19,11 @@ import msgspec
 
 from squall_common.component.groupings import NoStableHashError, stable_hash
 from squall_common.component.state import begins_with
-from squall_common.errors import describe
 from squall_common.state.disk.keys import is_plain, key_bytes
 from squall_common.state.disk.rows import PlainRows, TableCodec
 from squall_common.state.disk.table import PORTION_BYTES, DiskTable, TableView
 from squall_common.state.errors import StateError, StateStoreError, StateValueError
+from squall_common.state.key_checks import ALWAYS_TAKEN, SHOWN_CHARS, not_storable
 from squall_common.state.key_groups import BOUND
 from squall_common.state.keyed import (
     ABSENT,
@@ -33,7 +33,6 @@ from squall_common.state.keyed import (
     MILLIS,
     SCALARS,
     SELF,
-    SHOWN_CHARS,
     Hot,
     KeyedState,
     MakeHot,
@@ -292,7 +291,10 @@ class DiskState(KeyedState):
         entries = self._on_disk
         value = entries.newer.get(key, _MISSING) if type(key) in SCALARS else _MISSING
         if value is _MISSING:
-            value = entries.look(key)
+            try:
+                value = entries.look(key)
+            except StateValueError as error:
+                raise self.key_checks.named(key, self.current, error) from error
         if value is ABSENT:
             return default
         if key != self.current or entries.owned:
@@ -309,6 +311,8 @@ class DiskState(KeyedState):
             super().put(key, value)
             return
         # As in the base, without the calls: that is what nearly all puts are.
+        if type(key) not in ALWAYS_TAKEN:
+            self.key_checks.check(key, self.current)
         if type(value) not in SCALARS:
             self._check(key, value)
         entries.put(key, value)
@@ -437,7 +441,7 @@ class DiskState(KeyedState):
         try:
             return self._codec.encode_rows((row,))
         except ValueError as error:
-            raise _not_storable(row[0], error) from error
+            raise not_storable(row[0], error) from error
 
     # ---- snapshots ----
 
@@ -540,7 +544,7 @@ class DiskState(KeyedState):
         try:
             return stable_hash(owner, self._registry) % self._max_parallelism
         except NoStableHashError as error:
-            raise _not_storable(owner, error) from error
+            raise not_storable(owner, error) from error
 
     def _group_now(self, key: Hashable) -> int:
         owner = self._owners.get(key, SELF)
@@ -595,10 +599,4 @@ def _bytes_of(key: Hashable) -> bytes:
     try:
         return key_bytes(key)
     except ValueError as error:
-        raise _not_storable(key, error) from error
-
-
-def _not_storable(key: Hashable, error: Exception) -> StateValueError:
-    return StateValueError(
-        f"the state of key {key!r:.{SHOWN_CHARS}} cannot be stored: {describe(error)}"
-    )
+        raise not_storable(key, error) from error

@@ -239,7 +239,7 @@ cdef class BoltCalls:
 
     cdef int raised(self, object error) except -1:
         cdef Tuple tup = self.current
-        if self.trial is not None and self.trial.under_way:
+        if self.trial is not None and (self.trial.under_way or self.trial.seeking):
             try:
                 self.trial.refuse(tup, error)
                 return 0
@@ -368,7 +368,9 @@ cdef class BoltCalls:
             while True:
                 try:
                     call_each(self, self.execute)
-                    break
+                    if self.trial is None or not self.trial.seeking:
+                        break
+                    raise RuntimeError("the search for the key of a tuple: StopIteration")
                 except Exception as error:
                     self.raised(error)
                     # `__next__` counts a reference of the loop, and that loop has ended.
@@ -381,7 +383,7 @@ cdef class BoltCalls:
             self.current = None
             self.mode = OUTSIDE
             if self.trial is not None:
-                self.trial.under_way = False  # a call may have been broken off
+                self.trial.broken_off()
             self.report_merged()
             acked = count - self.left - self.fails
             if self.auto_ack and acked:

@@ -320,7 +320,7 @@ cdef class Trial:
     cdef object on_failed
     cdef object key_of
     cdef KeyFinder finder  # that, if it is one
-    cdef object key  # of the try under way, if a loop has begun it
+    cdef bint seeking  # the key of a tuple, in a loop that is to begin its try
     cdef object emit  # of the task, for what was held with `HeldEmit`
     cdef BoltCalls emits  # whose method that is; None: it is another's
 
@@ -360,10 +360,17 @@ cdef class Trial:
         self.failed.append(what)
 
     def __call__(self, tup):
-        cdef object key = self.find(tup)
-        cdef object error = self.attempt(self.execute, tup, key)
+        cdef object error = self.retry(tup)
         if error is not None:
-            self.on_failed(tup, key, error)
+            self.on_failed(tup, error)
+
+    cpdef object retry(self, object tup):
+        cdef object key
+        try:
+            key = self.find(tup)
+        except Exception as error:
+            return error
+        return self.attempt(self.execute, tup, key)
 
     cpdef object attempt(self, object execute, object what, object key):
         cdef object error = None
@@ -432,26 +439,33 @@ cdef class Trial:
     # A loop that calls `execute` itself: `begin` before, and `returned` or `refuse` after.
 
     cdef int begin(self, Tuple tup) except -1:
-        cdef object key = self.find(tup)
+        cdef object key
+        self.seeking = True  # what raises from here on is the error of a try
+        key = self.find(tup)
+        self.seeking = False
         self.start(key)
-        self.key = key
         return 0
 
     cdef int returned(self, Tuple tup) except -1:
         """The call has returned. Raises what the tries of a tuple that fails raise."""
         if self.failed is None:
-            self.key = None
             self.keep()
         else:
             self.refuse(tup, self.failure())
         return 0
 
     cdef int refuse(self, Tuple tup, object error) except -1:
-        """The call has failed with this error."""
-        cdef object key = self.key
-        self.key = None
-        self.undo()
-        self.on_failed(tup, key, error)
+        """The call has failed with this error, or the tuple has no key."""
+        if self.seeking:
+            self.seeking = False  # nothing was begun
+        else:
+            self.undo()
+        self.on_failed(tup, error)
+        return 0
+
+    cdef int broken_off(self) except -1:
+        """The loop ends, perhaps within a try."""
+        self.under_way = self.seeking = False
         return 0
 
     cdef int release(self) except -1:

@@ -216,23 +216,35 @@ class Trial:
         self._failure = failure
         self._on_fault = on_fault
         self._emit: Callable[[Sequence[Any]], object] | None = None
+        self._execute: Callable[[Any], Any] | None = None
+        self._key_of: Callable[[Any], Any] | None = None
 
     def around(
         self,
         execute: Callable[[Any], Any],
-        on_failed: Callable[[Any, Any, Exception], None],
+        on_failed: Callable[[Any, Exception], None],
         key_of: Callable[[Any], Any] | None = None,
     ) -> Callable[[Any], None]:
-        """`execute` of one tuple, tried once. `on_failed(tup, key, error)` is called if it has
-        failed, and so has had no effect."""
+        """`execute` of one tuple, tried once, under the key that `key_of` finds: a tuple whose key
+        cannot be found has failed. `on_failed(tup, error)` is called for what has failed, and so
+        has had no effect; `retry` tries it again."""
+        self._execute, self._key_of = execute, key_of
 
         def call(tup: Any) -> None:
-            key = None if key_of is None else key_of(tup)
-            error = self.attempt(execute, tup, key)
+            error = self.retry(tup)
             if error is not None:
-                on_failed(tup, key, error)
+                on_failed(tup, error)
 
         return call
+
+    def retry(self, tup: Any) -> Exception | None:
+        """One try of a tuple, by what `around` was called for. Returns its error, as `attempt`."""
+        try:
+            key = None if self._key_of is None else self._key_of(tup)
+        except Exception as error:
+            return error
+        assert self._execute is not None
+        return self.attempt(self._execute, tup, key)
 
     def holding(
         self,

@@ -85,6 +85,27 @@ def test_a_type_without_an_encoding_is_refused():
         stable_hash([object()])
 
 
+def test_what_has_no_time_is_refused_with_what_to_do():
+    pandas = pytest.importorskip("pandas")
+    for value in (pandas.NaT, ("a", pandas.NaT)):
+        with pytest.raises(NoStableHashError, match="NaT is not equal to itself") as caught:
+            stable_hash(value)
+        assert "emit None" in caught.value.hint
+    numpy = pytest.importorskip("numpy")
+    with pytest.raises(NoStableHashError) as caught:
+        stable_hash(numpy.datetime64("NaT"))
+    assert ".item()" in caught.value.hint
+
+
+def test_a_value_whose_own_code_raises_is_refused_by_its_type():
+    class Nowhere(dt.tzinfo):
+        def utcoffset(self, at):
+            raise OSError("no such zone")
+
+    with pytest.raises(NoStableHashError, match=r"datetime:datetime.*OSError: no such zone"):
+        stable_hash(dt.datetime(2026, 1, 1, tzinfo=Nowhere()))
+
+
 def test_a_value_that_contains_itself_is_refused():
     loop: list = []
     loop.append(loop)

@@ -15,6 +15,7 @@ from squall_common.topology.model import (
     StreamInfo,
     Topology,
 )
+from squall_common.topology.serialization import Registry
 from squall_engine.atomic.keys import InputKeys
 from squall_engine.core import UNANCHORED, Source, Tuple
 
@@ -38,7 +39,7 @@ def keys_of(inputs: dict[str, Grouping]) -> InputKeys:
     }
     subscribed = {GlobalStreamId(name): one for name, one in inputs.items()} | {TICKS: ALL}
     components["bolt"] = Component("bolt", ComponentKind.BOLT, None, subscribed)  # type: ignore[arg-type]
-    return InputKeys(Topology(components), "bolt")
+    return InputKeys(Topology(components), "bolt", Registry())
 
 
 def source(component: str) -> Source:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from squall_common.state import keyed
+from squall_common.state.errors import StateValueError
 from squall_common.state.keyed import NO_KEY, KeyedState
 from squall_engine.atomic.undo import BatchKeys, BatchState, UndoableState
 from squall_engine.core.codec import ValueCodec
@@ -161,3 +162,22 @@ def test_keys_of_a_batch_are_looked_up_only_where_state_is_used() -> None:
     seen.put("more", 1)
     seen.end()
     assert asked == [1]
+
+
+def test_a_key_that_is_refused_leaves_nothing_to_undo() -> None:
+    """It is equal to one that is there, but could not be stored."""
+
+    class Five(int):
+        pass
+
+    codec = ValueCodec()
+    inner = KeyedState(16, codec)
+    shown = UndoableState(inner, codec)
+    inner.put(5, 1)
+    for change in (lambda: shown.put(Five(5), 2), lambda: shown.delete(Five(5))):
+        shown.begin(5)
+        with pytest.raises(StateValueError):
+            change()
+        shown.undo()
+    assert dict(inner.items()) == {5: 1}
+    inner.snapshot(1).encode(codec)

@@ -563,7 +563,9 @@ def test_a_value_without_a_stable_hash_is_refused(core):
         bolt.emit([object()])
 
 
-def bolt_calls(core, emitter, trees, execute, auto_ack=True, errors=None, counts=None):
+def bolt_calls(
+    core, emitter, trees, execute, auto_ack=True, errors=None, counts=None, on_settled=None
+):
     return core.BoltCalls(
         emitter,
         trees.ledger,
@@ -573,6 +575,7 @@ def bolt_calls(core, emitter, trees, execute, auto_ack=True, errors=None, counts
         on_error=errors.append if errors is not None else print,
         now=time.monotonic,
         on_outside=lambda: None,
+        on_settled=on_settled,
     )
 
 
@@ -610,9 +613,9 @@ def test_the_loop_undoes_tries_that_fail_and_goes_on(core):
         elif word != "fine":
             raise KeyError(word)
 
-    def on_failed(tup, key, error):
+    def on_failed(tup, error):
         assert trial.held is None
-        refused.append((tup["word"], key, str(error)))
+        refused.append((tup["word"], str(error)))
         if tup["word"] == "fatal":
             raise error
 
@@ -625,9 +628,48 @@ def test_the_loop_undoes_tries_that_fail_and_goes_on(core):
     calls.run(batch, 1)
     assert left == [["fine"]] * 3
     assert refused == [
-        ("raises", "r", "'raises'"), ("fails", "f", "it called fail"), ("fatal", "f", "'fatal'")
+        ("raises", "'raises'"), ("fails", "it called fail"), ("fatal", "'fatal'")
     ]  # fmt: skip
     assert [str(error) for error in errors] == ["'fatal'"]
+
+
+@both
+@pytest.mark.parametrize("observed", [False, True])
+@pytest.mark.parametrize("error", [IndexError, StopIteration])
+def test_the_loop_tries_tuples_without_a_key_and_goes_on(core, error, observed):
+    trees, executed, refused, settled = one_worker(core), [], [], []
+    emitter, _ = emitter_to(core)
+    trial = core.Trial([], failure=ValueError, on_fault=refused.append)
+
+    def key_of(tup):
+        if tup["word"] in ("bad", "fatal"):
+            raise error(tup["word"])
+        return tup["word"]
+
+    def on_failed(tup, why):
+        refused.append(tup["word"])
+        assert isinstance(trial.retry(tup), error)  # and once more
+        if tup["word"] == "fatal":
+            raise why
+
+    counts, errors = TaskCounts(), []
+    calls = bolt_calls(
+        core,
+        emitter,
+        trees,
+        trial.around(lambda tup: executed.append(tup["word"]), on_failed, key_of),
+        errors=errors,
+        counts=counts,
+        on_settled=(lambda tup, failed: settled.append(failed)) if observed else None,
+    )
+    words = ["bad", "a", "bad", "bad", "b", "fatal", "c", "bad"]
+    calls.run(batch_of(core, source(core), [[word] for word in words]), len(words))
+    assert executed == ["a", "b", "c"]
+    assert refused == ["bad", "bad", "bad", "fatal", "bad"]
+    assert len(errors) == 1
+    assert counts.failed == {("split", "default"): 1}
+    assert counts.acked == {("split", "default"): 7}
+    assert settled == ([False] * 5 + [True] + [False] * 2 if observed else [])
 
 
 @both
@@ -642,7 +684,7 @@ def test_a_stop_iteration_out_of_the_last_try_ends_a_tuple_and_not_the_loop(core
         if tup["word"] == "fails":
             trial.fail(tup)
 
-    def on_failed(tup, key, error):
+    def on_failed(tup, error):
         raise StopIteration("of a grouping that a user wrote")
 
     counts = TaskCounts()

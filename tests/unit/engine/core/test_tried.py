@@ -518,11 +518,39 @@ def test_what_is_emitted_leaves_in_its_order_once_the_call_has_returned(core: Mo
     call("raises")
     call("fails")
     assert made == []
-    assert [(what, str(error)) for what, _, error in failed] == [
+    assert [(what, str(error)) for what, error in failed] == [
         ("raises", "'raises'"), ("fails", "it called fail")
     ]  # fmt: skip
     emit(["outside"])
     assert made == [("at once", ["outside"])]
+    assert trial.held is None
+
+
+@pytest.mark.parametrize("core", cores)
+def test_a_tuple_without_a_key_fails_as_in_a_try_and_changes_nothing(core: ModuleType) -> None:
+    task = Task(core, batches=False)
+    failed: list[Any] = []
+    executed: list[str] = []
+    trial = core.Trial([task.hot], failure=ValueError, on_fault=failed.append)
+    finder = core.KeyFinder({("a", "default"): (1,)}, NO_KEY)
+
+    def execute(tup: Any) -> None:
+        executed.append(tup[0])
+        task.hot.put(tup[1], tup[0])
+
+    call = trial.around(execute, lambda *given: failed.append(given), finder)
+    some = [tuple_of(core, ["x", "ann"]), tuple_of(core, ["y"]), tuple_of(core, ["z", "bob"])]
+    for tup in some:
+        call(tup)
+    ((tup, error),) = failed
+    assert tup is some[1]
+    assert isinstance(error, IndexError)
+    assert executed == ["x", "z"]
+    assert dict(task.inner.items()) == {"ann": "x", "bob": "z"}
+    tup.values.append("cleo")  # it is looked for again in each try
+    assert isinstance(trial.retry(tuple_of(core, [])), IndexError)
+    assert trial.retry(tup) is None
+    assert task.inner.get("cleo") == "y"
     assert trial.held is None
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import dataclasses
+import math
 import time
 from functools import partial
 from pathlib import Path
@@ -12,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from squall import Spout, StatefulBolt, TopologyBuilder, WindowedBolt
+from squall import Bolt, Spout, StatefulBolt, TopologyBuilder, WindowedBolt
 from squall.windows import tumbling
 from squall_common.component.metrics.instruments import Gauge
 from squall_common.config.load import default_conf, normalize_topology_conf
@@ -26,6 +28,7 @@ from squall_common.topology.model import WorkerSlot
 from squall_common.topology.prepared import prepare
 from squall_engine.embed import EmbeddedEngine, EngineCallbacks, EngineEndedError, EngineSettings
 from squall_engine.loading import ComponentStartError
+from squall_engine.state.keys import key_finder
 
 FAST = {"topology.state.checkpoint.interval.ms": 10}
 DISK = {"topology.state.backend": "disk", "topology.state.backend.write.entries": 1}
@@ -124,9 +127,10 @@ def engine_of(
     *,
     tasks: int = 2,
     by: str = "fields",
+    spout: Words | None = None,
 ) -> tuple[EmbeddedEngine, list[BaseException]]:
     builder = TopologyBuilder()
-    builder.spout("words", Words(words))
+    builder.spout("words", spout or Words(words))
     declarer = builder.bolt("count", bolt, parallelism=tasks)
     if isinstance(bolt, WindowedBolt):
         declarer.windowed(tumbling(count=1))
@@ -215,6 +219,98 @@ async def test_a_worker_that_dies_finds_its_last_flushed_state_and_nothing_acked
     await again.stop(drain_secs=5)
     assert errors == []
     assert stored_counts(str(tmp_path)) == expected
+
+
+class Replaying(Words):
+    """Emits what has failed again. A word that names a bad key stands for it."""
+
+    def next_tuple(self) -> None:
+        if self.at < len(self.words):
+            self._send(self.at)
+            self.at += 1
+
+    def fail(self, msg_id: int) -> None:
+        super().fail(msg_id)
+        self._send(msg_id)
+
+    def _send(self, at: int) -> None:
+        word = self.words[at]
+        self.emit([BAD_KEYS[word][0] if word in BAD_KEYS else word], message_id=at)
+
+
+def local() -> Any:
+    @dataclasses.dataclass(frozen=True)
+    class Local:
+        """Of no module, so it has no encoding."""
+
+    return Local()
+
+
+# Keys that are of no use, and what their error says.
+BAD_KEYS = {
+    "none is found": ("no key", "IndexError"),
+    "not encodable": (local(), "(field 'word') cannot be stored"),
+    "NaN": (math.nan, "(field 'word') would not be found again"),
+    "unhashable": (["a"], "unhashable"),
+}
+
+
+_WITH_BAD_KEYS = [
+    (kind, backend, key)
+    for kind, backend in [*((kind, {}) for kind in KINDS), (Count, DISK), (CountOnThread, DISK)]
+    for key in BAD_KEYS
+    if key != "none is found" or kind.execute_batch is Bolt.execute_batch  # which looks for none
+]
+
+
+@pytest.mark.parametrize(("kind", "backend", "key"), _WITH_BAD_KEYS)
+async def test_a_tuple_whose_key_is_of_no_use_is_a_dead_letter_and_the_worker_goes_on(
+    kind: type[StatefulBolt],
+    backend: dict[str, Any],
+    key: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = BAD_KEYS[key][1]
+    if backend and key in ("not encodable", "unhashable"):
+        told = "(field 'word') cannot be stored: ValueError: a key of type"
+    in_batches = kind.execute_batch is not Bolt.execute_batch
+
+    def finder(*given: Any) -> Any:
+        find = key_finder(*given)
+
+        def key_of(tup: Any) -> Any:
+            if tup.values[0] == "no key":
+                raise IndexError("tuple index out of range")  # as if it was shortened
+            return find(tup)
+
+        return key_of
+
+    monkeypatch.setattr("squall_engine.state.task_states.key_finder", finder)
+    words = [f"word {n % 10}" for n in range(200)]
+    bads = (0, 57, 199)
+    for at in bads:
+        words[at] = key
+    conf = {"topology.state.provider": "store", "topology.state.url": str(tmp_path), **FAST}
+    conf |= {**backend, "topology.max.replays": 1}
+    engine, errors = engine_of(words, kind(), conf, spout=Replaying(words))
+    await engine.start()
+    engine.set_active(True)
+    spout = spout_of(engine)
+    async with asyncio.timeout(60):
+        await engine.run_until(lambda: len(set(spout.acked)) == len(words))  # or dead letters
+    await engine.stop(drain_secs=5)
+    assert set(bads) <= set(spout.failed)
+    if not in_batches:  # others of a batch fail with it
+        assert sorted(spout.failed) == sorted(bads)
+    assert errors
+    found = stored_counts(str(tmp_path))
+    good = collections.Counter(word for at, word in enumerate(words) if at not in bads)
+    if in_batches:
+        assert all(found[word] >= count for word, count in good.items())
+    else:
+        assert found == good
+    assert all(told in f"{type(error).__name__}: {error}" or in_batches for error in errors)
 
 
 @pytest.mark.parametrize("kind", [Count, CountInBatches, CountInWindows])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
@@ -745,11 +746,18 @@ def held(test: BoltTest) -> int:
 
 @pytest.mark.parametrize("windows", KEYED, ids=KEYED_IDS)
 @pytest.mark.parametrize("bolt", [Shown, Count], ids=["tuples", "aggregate"])
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        (["no", "key"], "unhashable"),
+        (math.nan, "nan, of field 'user', is not equal to itself\nemit None or a text"),
+    ],
+)
 def test_a_key_that_cannot_be_looked_up_fails_its_tuple_only(
-    bolt: type[WindowedBolt], windows: Windows
+    bolt: type[WindowedBolt], windows: Windows, key: Any, told: str
 ) -> None:
     with BoltTest(bolt(), INPUTS, windows=windows) as test:
-        rows: list[list[Any]] = [["a", 1], [["no", "key"], 2], ["a", 3]]
+        rows: list[list[Any]] = [["a", 1], [key, 2], ["a", 3]]
         for row in rows:
             test.test.feed("s", row, message_id=row[1])
         test.run_for(30)
@@ -758,6 +766,7 @@ def test_a_key_that_cannot_be_looked_up_fails_its_tuple_only(
         (fired,) = values(test.test.emitted("bolt"))
         assert fired[:2] == ["a", [1, 3] if bolt is Shown else 2]
         assert "because of its key or message id" in str(test.test.errors[0].error)
+        assert told in str(test.test.errors[0].error)
         assert held(test) == 0
 
 
