@@ -36,6 +36,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "status",
         "top",
         "monitor",
+        "wait",
         "kill",
         "activate",
         "deactivate",

@@ -65,7 +65,7 @@ from squall_engine.tasks.spout import SpoutTask
 from squall_engine.tasks.thread import ThreadBolt, ThreadSpout, on_thread
 
 if TYPE_CHECKING:
-    from squall_engine.observe.drained import DrainGauge
+    from squall_engine.observe.drained import DrainGauge, RestClock
     from squall_engine.observe.history_rows import Recorder as Recorder
     from squall_engine.observe.metrics import Metrics as Metrics
     from squall_engine.observe.metrics import MetricsObserver
@@ -86,6 +86,7 @@ class EmbeddedEngine(Engine):
     a method says otherwise."""
 
     _gauge: DrainGauge | None = None
+    _rest: RestClock | None = None
 
     # ---- waiting ----
 
@@ -165,14 +166,25 @@ class EmbeddedEngine(Engine):
 
         await self.run_until(drained, look_secs=look_secs)
 
-    def work_when_drained(self) -> int | None:
+    def work_when_drained(self, *, at_end: bool = False) -> int | None:
         """How much this worker has done so far if its spouts are off and nothing is in flight in
-        it; None otherwise. Two equal results have nothing in between (see `observe.drained`)."""
+        it; None otherwise. Two equal results have nothing in between (see `observe.drained`). With
+        `at_end`, spouts need not be off: they say that their sources have ended."""
         if self._gauge is None:
             from squall_engine.observe.drained import DrainGauge
 
             self._gauge = DrainGauge(self.built, self._ticks.secs_max)
-        return self._gauge.read(self.now(), drained=self.is_drained() and not self._has_letters())
+        drained = self.is_drained() and not self._has_letters()
+        return self._gauge.read(self.now(), drained=drained, at_end=at_end)
+
+    def rest_secs(self, work: int | None) -> float | None:
+        """How long this worker has been at rest, to be asked again and again with the result of
+        `work_when_drained`; None while something may be in flight. See `observe.drained`."""
+        if self._rest is None:
+            from squall_engine.observe.drained import RestClock
+
+            self._rest = RestClock()
+        return self._rest.read(self.now(), work)
 
     def _has_replays(self) -> bool:
         """Whether a ReplayingSpout waits with messages that failed."""

@@ -395,6 +395,7 @@ class ExecutorStats:
     sent_bytes: dict[str, int] | None
     state_keys: int | None
     state_bytes: int | None
+    exhausted_tasks: int | None
     def __init__(
         self,
         emitted: dict[str, dict[str, int]],
@@ -408,6 +409,7 @@ class ExecutorStats:
         sent_bytes: dict[str, int] | None = ...,
         state_keys: int | None = ...,
         state_bytes: int | None = ...,
+        exhausted_tasks: int | None = ...,
     ) -> None: ...
 
 class ExecutorInfo:
@@ -544,10 +546,12 @@ class CommonAggregateStats:
 class SpoutAggregateStats:
     complete_latency_ms: float | None
     complete_latency: LatencyDistribution | None
+    exhausted_tasks: int | None
     def __init__(
         self,
         complete_latency_ms: float | None = ...,
         complete_latency: LatencyDistribution | None = ...,
+        exhausted_tasks: int | None = ...,
     ) -> None: ...
 
 class BoltAggregateStats:
@@ -681,6 +685,7 @@ class TopologyPageInfo:
     requested_generic_resources: dict[str, float] | None
     assigned_generic_resources: dict[str, float] | None
     checkpoints: CheckpointReport | None
+    finished: bool | None
     def __init__(
         self,
         id: str,
@@ -718,6 +723,7 @@ class TopologyPageInfo:
         requested_generic_resources: dict[str, float] | None = ...,
         assigned_generic_resources: dict[str, float] | None = ...,
         checkpoints: CheckpointReport | None = ...,
+        finished: bool | None = ...,
     ) -> None: ...
 
 class ExecutorAggregateStats:
@@ -1180,6 +1186,7 @@ class ClusterWorkerHeartbeat:
     stats_ms: int | None
     checkpoints: CheckpointReport | None
     store_failure: str | None
+    rest_ms: int | None
     def __init__(
         self,
         storm_id: str,
@@ -1191,6 +1198,7 @@ class ClusterWorkerHeartbeat:
         stats_ms: int | None = ...,
         checkpoints: CheckpointReport | None = ...,
         store_failure: str | None = ...,
+        rest_ms: int | None = ...,
     ) -> None: ...
 
 class ThriftSerializedObject:

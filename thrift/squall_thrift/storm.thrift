@@ -269,6 +269,8 @@ struct ExecutorStats {
        what is read if they start again; unset without state, or without a store. */
     10007: optional i64 state_keys;
     10008: optional i64 state_bytes;
+    /* Of a spout that says whether its source ends: how many of its tasks say that it has ended. */
+    10006: optional i32 exhausted_tasks;
 }
 
 struct ExecutorInfo {
@@ -352,6 +354,8 @@ struct SpoutAggregateStats {
     1: optional double complete_latency_ms;
     /* Squall's own; unset when nothing was measured. */
     10001: optional LatencyDistribution complete_latency;
+    /* The sum of what the executors report, see ExecutorStats; 0 until they do. */
+    10002: optional i32 exhausted_tasks;
 }
 
 struct BoltAggregateStats {
@@ -454,6 +458,9 @@ struct TopologyPageInfo {
     536: optional map<string, double> assigned_generic_resources;
     /* Squall's own: of a topology with checkpoints, as its worker reported it last. */
     10001: optional CheckpointReport checkpoints;
+    /* Whether all spouts say that their sources have ended, nothing is in flight, and, with
+       checkpoints, sinks have written their rows. Unset: a spout does not say whether it ends. */
+    10002: optional bool finished;
 }
 
 struct ExecutorAggregateStats {
@@ -795,6 +802,8 @@ struct ClusterWorkerHeartbeat {
     /* Of any other worker of a topology with checkpoints: the last error of the store, since it
        has heard of a complete checkpoint. */
     10005: optional string store_failure;
+    /* How long it has had nothing in flight, while its spouts say that their sources have ended. */
+    10006: optional i64 rest_ms;
 }
 
 // Local state

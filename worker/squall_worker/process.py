@@ -322,6 +322,7 @@ class Worker:
             clock=self._clock,
             began=self._began,
             drained=self._drained,
+            rest_secs=self._rest_secs,
             usage=UsageMeter(self._loop_lag).read,
             checkpoints=self._checkpoints,
             store_failure=self._store_failure,
@@ -574,13 +575,27 @@ class Worker:
         zxid, engine, transport = self._drains_since, self._engine, self._transport
         if zxid is None or engine is None or transport is None or not transport.is_idle:
             return None
-        work = engine.work_when_drained()
-        if self._epochs is not None and not self._epochs.has_drained(work is not None):
-            return None
+        work = self._work_settled(engine.work_when_drained())
         if work is None:
             return None
         run = self.spec.incarnation
         return WorkerDrained(zxid, f"{run.assignment_zxid}-{run.launch}", work)
+
+    def _rest_secs(self) -> float | None:
+        """What the heartbeat says about rest at the end of all sources; on the loop."""
+        engine, transport = self._engine, self._transport
+        if self._drains_since is not None or engine is None or transport is None:
+            return None
+        if not transport.is_idle:
+            return None
+        return engine.rest_secs(self._work_settled(engine.work_when_drained(at_end=True)))
+
+    def _work_settled(self, work: int | None) -> int | None:
+        """The work of a worker with nothing in flight; with checkpoints None until one of after it
+        is complete, and sinks have written their rows."""
+        if self._epochs is not None and not self._epochs.has_drained(work):
+            return None
+        return work
 
     async def _renew_credentials(self, engine: EmbeddedEngine) -> None:
         found = self._credentials.read()

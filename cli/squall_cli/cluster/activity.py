@@ -58,6 +58,7 @@ class Findings:
 
     activity: Activity | None = None
     problem: Problem | None = None
+    finished: bool | None = None  # all input is read, and nothing is in flight
 
 
 def activity_of(page: storm.TopologyPageInfo) -> Activity:
@@ -149,11 +150,11 @@ async def _find(client: NimbusClient, summary: storm.TopologySummary) -> Finding
     from squall_thrift import storm
     from squall_thrift.client import ThriftApplicationError
 
-    activity, problem = None, None
+    activity, problem, finished = None, None, None
     held: Sequence[HeldWorker] = ()
     try:
         page = await client.call("getTopologyPageInfo", summary.id, _WINDOW, False)
-        activity, held = activity_of(page), held_of(page)
+        activity, held, finished = activity_of(page), held_of(page), page.finished
         if is_wrong(summary, activity, held):
             options = storm.GetInfoOptions(num_err_choice=storm.NumErrorsChoice.ALL)
             info = await client.call("getTopologyInfoWithOpts", summary.id, options)
@@ -166,4 +167,4 @@ async def _find(client: NimbusClient, summary: storm.TopologySummary) -> Finding
     ):
         if problem is None and is_wrong(summary, activity, held):
             problem = problem_of(summary, activity, {}, held)
-    return Findings(activity, problem)
+    return Findings(activity, problem, finished)

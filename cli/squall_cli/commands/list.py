@@ -26,9 +26,10 @@ _COLUMNS = (
 def command(settings: Settings, as_json: bool) -> None:
     """List the topologies, with status, health, rates and size.
 
-    HEALTH is `ok` when every task runs; otherwise it gives the reason: `starting`, `no free slot`,
-    `no supervisor`, `crash loop`, `package refused`, `launch failed`, `waiting for blobs`,
-    `supervisor away`. `storm get-errors NAME` shows details.
+    HEALTH is `ok` when every task runs, and `finished` when the topology has also read all of its
+    input, and nothing is in flight (`storm wait`); otherwise it gives the reason: `starting`,
+    `no free slot`, `no supervisor`, `crash loop`, `package refused`, `launch failed`,
+    `waiting for blobs`, `supervisor away`. `storm get-errors NAME` shows details.
 
     EMITTED/S, ACKED/S, LATENCY (from a spout's emit to its ack) and FAILED (messages) are those of
     the last ten minutes; RESTARTS counts workers that ended unexpectedly within a day.
@@ -90,7 +91,7 @@ def _row(topology: storm.TopologySummary, findings: Findings) -> tuple[object, .
     return (
         topology.name,
         topology.status,
-        topology.health or "",
+        "finished" if findings.finished and topology.health == "ok" else topology.health or "",
         "" if activity is None else f"{activity.emitted_per_sec:g}",
         "" if activity is None else f"{activity.acked_per_sec:g}",
         "" if latency is None else f"{latency:.0f} ms",
@@ -112,6 +113,7 @@ def _as_json(topology: storm.TopologySummary, findings: Findings) -> dict[str, A
         "name": topology.name,
         "status": topology.status,
         "health": topology.health,
+        "finished": findings.finished,
         "activity": None
         if activity is None
         else {

@@ -79,11 +79,14 @@ def command(settings: Settings, topology_name: str, as_json: bool) -> None:
 
 
 def _print_summary(topology: Topology) -> None:
+    from squall_cli.observe.screen import input_words
+
     summary, activity = topology.summary, topology.activity
     rows = [
         ("topology", f"{summary.name} ({summary.id})"),
         ("status", summary.status),
         ("health", summary.health or ""),
+        ("input", input_words(topology)),
         ("owner", summary.owner or ""),
         ("uptime", duration(summary.uptime_secs)),
         (
@@ -254,6 +257,7 @@ def _as_json(
 
     return {
         **summary_as_json(topology.summary),
+        "finished": topology.finished,
         "secs": topology.activity.secs,
         "findings": [finding_as_json(one) for one in found],
         "checkpoints": None

@@ -46,6 +46,7 @@ def component_as_json(component: Component, secs: int) -> dict[str, Any]:
         "queue_tuples": component.queue_tuples,
         "state_keys": component.state_keys,
         "state_bytes": component.state_bytes,
+        "exhausted_tasks": component.exhausted_tasks,
         "blocked": {by: _rounded(share) for by, share in sorted(component.blocked.items())},
         "last_error": None
         if error is None

@@ -74,6 +74,8 @@ class Component:
     state_bytes: int | None = None  # in the store; None: it is not stored
     blocked: Mapping[str, float] = field(default_factory=dict)  # share of its time, by whom
     load: Load | None = None
+    # Tasks of a spout that say that their source has ended; None: it does not say.
+    exhausted_tasks: int | None = None
 
     @property
     def handled(self) -> int:
@@ -116,6 +118,8 @@ class Topology:
     max_pending: int | None  # topology.max.spout.pending
     checkpoints: storm.CheckpointReport | None = None  # None: it takes none, or has not reported
     plans: Mapping[str, Plan] = field(default_factory=dict)  # by component; read by `read_topology`
+    # Whether all input is read, and nothing is in flight; None: a spout does not say.
+    finished: bool | None = None
 
 
 def topology_of(summary: storm.TopologySummary, page: storm.TopologyPageInfo) -> Topology:
@@ -135,6 +139,7 @@ def topology_of(summary: storm.TopologySummary, page: storm.TopologyPageInfo) ->
         options.topology_message_timeout_secs,
         options.topology_max_spout_pending,
         page.checkpoints,
+        page.finished,
     )
 
 
@@ -169,6 +174,7 @@ def _component(name: str, stats: storm.ComponentAggregateStats, is_spout: bool) 
         state_keys=common.state_keys,
         state_bytes=common.state_bytes,
         blocked=common.blocked_share or {},
+        exhausted_tasks=spout.exhausted_tasks if is_spout else None,
     )
 
 

@@ -52,6 +52,7 @@ def facts_of(topology: Topology, now_secs: float) -> Facts:
             _component(one, topology.activity.secs, now_secs) for one in topology.components
         ],
         checkpoints=None if topology.checkpoints is None else _checkpoints(topology.checkpoints),
+        finished=topology.finished,
     )
 
 
@@ -91,6 +92,8 @@ def _component(one: Component, secs: int, now_secs: float) -> ComponentFacts:
         blocked=one.blocked,
         error="" if one.error is None else one.error.line,
         error_age_secs=None if one.error is None else _age(one.error.time_secs, now_secs),
+        pending=(one.queue_tuples or 0) if one.is_spout else 0,
+        exhausted=one.exhausted_tasks,
     )
 
 

@@ -90,6 +90,26 @@ def state_words(component: Component) -> str:
     return words if stored is None else f"{words}, {stored / 2**20:.1f} MiB"
 
 
+def input_words(topology: Topology) -> str:
+    """How far spouts whose sources end have come; empty if there are none."""
+    if topology.finished:
+        return "all read, and nothing is in flight"
+    found = []
+    for one in topology.components:
+        if one.exhausted_tasks is None:
+            continue
+        if not one.exhausted_tasks:
+            state = "has more to read"
+        elif one.exhausted_tasks < one.tasks:
+            state = f"{one.exhausted_tasks} of {one.tasks} tasks have ended"
+        elif one.queue_tuples:
+            state = f"all read, {one.queue_tuples:,} messages in flight"
+        else:
+            state = "drained"
+        found.append(f"{one.name}: {state}")
+    return "; ".join(found)
+
+
 def window_rates(topology: Topology) -> Rates:
     """The rates over the last ten minutes."""
     secs = topology.activity.secs

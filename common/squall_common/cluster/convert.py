@@ -352,6 +352,7 @@ def to_heartbeat(beat: values.WorkerHeartbeat) -> storm.ClusterWorkerHeartbeat:
         stats_ms=beat.stats_ms,
         checkpoints=None if beat.checkpoints is None else to_checkpoints(beat.checkpoints),
         store_failure=beat.store_failure,
+        rest_ms=beat.rest_ms,
     )
 
 
@@ -431,6 +432,7 @@ def from_heartbeat(beat: storm.ClusterWorkerHeartbeat) -> values.WorkerHeartbeat
         stats_ms=beat.stats_ms,
         checkpoints=None if beat.checkpoints is None else from_checkpoints(beat.checkpoints),
         store_failure=beat.store_failure,
+        rest_ms=beat.rest_ms,
     )
 
 
@@ -577,6 +579,7 @@ def to_executor_stats(stats: values.ExecutorStats) -> storm.ExecutorStats:
         sent_bytes=dict(stats.sent_bytes) or None,
         state_keys=stats.state_keys,
         state_bytes=stats.state_bytes,
+        exhausted_tasks=stats.exhausted_tasks,
     )
 
 
@@ -611,6 +614,7 @@ def from_executor_stats(stats: storm.ExecutorStats) -> values.ExecutorStats:
         sent_bytes=stats.sent_bytes or {},
         state_keys=stats.state_keys,
         state_bytes=stats.state_bytes,
+        exhausted_tasks=stats.exhausted_tasks,
     )
 
 

@@ -89,10 +89,12 @@ _DECODE_HERE_BYTES_MAX = 40_000
 
 @dataclass(frozen=True, slots=True)
 class UndecodedBeat:
-    """A worker's heartbeat as it was read."""
+    """A worker's heartbeat as it was read. `age_secs`: how long ago it came; None if that is not
+    known, as of one in ZooKeeper."""
 
     path: str
     data: bytes
+    age_secs: float | None = None
 
     def decode(self) -> WorkerHeartbeat:
         """Raises CorruptStateError."""

@@ -179,6 +179,9 @@ class ExecutorStats:
     sent_bytes: Mapping[str, int] = field(default_factory=dict)
     state_keys: int | None = None  # entries that its tasks hold; None: they have no state
     state_bytes: int | None = None  # that are read if they start again; None: not stored
+    # How many of its tasks say that their source has ended; None: a bolt, or a spout that does not
+    # say whether it ends.
+    exhausted_tasks: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +240,9 @@ class WorkerHeartbeat:
     checkpoints: CheckpointReport | None = None  # of the worker that coordinates them
     # Of the other workers: the store's last error, since they have heard of a complete checkpoint.
     store_failure: str | None = None
+    # How long it has had nothing in flight, while its spouts say that their sources have ended;
+    # None: something is in flight, or a source has not ended.
+    rest_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

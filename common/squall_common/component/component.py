@@ -223,10 +223,18 @@ class Spout(Component):
         """Called when the topology is deactivated or killed: `next_tuple` is no longer called, but
         `ack` and `fail` still are."""
 
-    def exhausted(self) -> bool:
+    def exhausted(self) -> bool | None:
         """Whether the source has ended, so that `next_tuple` will emit nothing more. A spout that
-        defines this is *bounded*: `storm spark run` can run it to its end. A cluster never calls
-        it."""
+        defines this is *bounded*: `storm wait` waits until all spouts of a topology say so, and
+        `storm spark run` can run it to its end.
+
+            def exhausted(self):
+                return self.at_end and not self.failed  # what it is to emit again
+
+        Called where `next_tuple` is, after a call of it that emitted nothing, about once a second
+        at most. It must not block, and is no coroutine. While failed messages wait to be emitted
+        again it is False. None: as configured, this source has no end. An exception is reported,
+        and counts as False."""
         return False
 
     def close(self) -> Any:

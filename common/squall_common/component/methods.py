@@ -31,6 +31,11 @@ def mode_problem(component: Component) -> tuple[str, str | None] | None:
     if isinstance(component, Spout):
         if not defines(component, "next_tuple"):
             return "does not define next_tuple()", None
+        if _is_async(component, "exhausted"):
+            return (
+                "has an async exhausted(), whose answer is needed at once",
+                "define it without async, and have next_tuple() remember the end of the source",
+            )
         return _async_problem(component, "next_tuple")
     if defines(component, "execute_columns"):
         if _is_async(component, "execute_columns"):

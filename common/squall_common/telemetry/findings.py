@@ -88,6 +88,19 @@ class ComponentFacts:
     blocked: Mapping[str, float] = field(default_factory=dict)
     error: str = ""
     error_age_secs: int | None = None
+    pending: int = 0  # of a spout: messages in flight
+    # Of a spout: the tasks that say that their source has ended; None: it does not say.
+    exhausted: int | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all tasks of a spout say that their source has ended."""
+        return self.is_spout and self.exhausted is not None and self.exhausted >= self.tasks > 0
+
+    @property
+    def drained(self) -> bool:
+        """Whether a spout's source has ended, and none of its messages is in flight."""
+        return self.has_ended and not self.pending
 
     @property
     def busy_with_tuples(self) -> float:
@@ -155,6 +168,8 @@ class Facts:
     timeout_secs: float = 30.0  # topology.message.timeout.secs
     components: Sequence[ComponentFacts] = ()
     checkpoints: CheckpointFacts | None = None  # None: it takes none, or has not reported
+    # Whether all sources have ended, and nothing is in flight; None: a spout does not say.
+    finished: bool | None = None
 
     @property
     def runs(self) -> bool:
@@ -240,7 +255,10 @@ def _idle(facts: Facts) -> Iterator[Finding]:
     if not facts.runs or facts.silent or facts.held or facts.rates_secs < _IDLE_SECS:
         return
     spouts = [one for one in facts.components if one.is_spout]
-    if not spouts or any(one.emitted for one in spouts):
+    if not spouts or facts.finished or any(one.emitted for one in spouts):
+        return
+    if all(one.has_ended for one in spouts):
+        yield _ended(facts, spouts)
         return
     emit = "emits" if len(spouts) == 1 else "emit"
     text = f"{_names(one.name for one in spouts)} {emit} nothing"
@@ -257,6 +275,30 @@ def _idle(facts: Facts) -> Iterator[Finding]:
         text += ": the source is empty."
     title = "The spout emits nothing" if len(spouts) == 1 else "The spouts emit nothing"
     yield Finding("idle", Severity.STOPPED, title, text)
+
+
+def _ended(facts: Facts, spouts: Sequence[ComponentFacts]) -> Finding:
+    """The sources have ended, and the topology has not finished yet."""
+    pending = sum(one.pending for one in spouts)
+    if pending:
+        text = f"{pending:,} messages are in flight."
+    elif facts.checkpoints is not None:
+        text = "What sinks have still to write comes with the next checkpoint."
+    else:
+        text = "Bolts work on the last tuples, or have just finished."
+    title = "The source has ended" if len(spouts) == 1 else "The sources have ended"
+    return Finding("ended", Severity.NOTE, title, f"All input is read. {text}")
+
+
+def _finished(facts: Facts) -> Iterator[Finding]:
+    if facts.runs and facts.finished:
+        yield Finding(
+            "finished",
+            Severity.NOTE,
+            "Finished",
+            "All input is read, and nothing is in flight. "
+            f"{facts.storm('kill')} removes the topology.",
+        )
 
 
 def _held(facts: Facts) -> Iterator[Finding]:
@@ -470,7 +512,7 @@ def _errors(facts: Facts) -> Iterator[Finding]:
 
 
 _RULES: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
-    _status, _health, _held, _idle, _busy, _blocked, _failing, _checkpoints, _restarts,
+    _status, _health, _held, _idle, _finished, _busy, _blocked, _failing, _checkpoints, _restarts,
     _silent, _errors,
 )  # fmt: skip
 

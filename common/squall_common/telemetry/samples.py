@@ -118,6 +118,12 @@ WORKER_FAMILIES = {
             "Encoded tuples that a component sent to tasks of another worker.",
             ("component", "to"),
         ),
+        Family(
+            "squall_exhausted_tasks",
+            "gauge",
+            "Tasks of a spout in this worker that say that their source has ended.",
+            ("component",),
+        ),
         Family("squall_tasks", "gauge", "Tasks of a component in this worker.", ("component",)),
         Family("squall_worker_cpu_seconds", "counter", "CPU time of the process."),
         Family("squall_worker_memory_bytes", "gauge", "Resident memory of the process."),

@@ -38,6 +38,11 @@ class LinesSpout(RewindableSpout):
     again. Lines of a file come in order, and several tasks share the files. A last line without an
     end is emitted when its end is there. Lines that cannot be read in the format, or are longer
     than `line_bytes_max`, are reported as errors and passed over.
+
+    With `follow=False` it reads the files that are there when it begins, each to its end, and then
+    says that its source has ended, so that `storm wait` returns:
+
+        LinesSpout("/data/orders/2026-11-*.jsonl", ["sku"], format="json", follow=False)
     """
 
     def __init__(
@@ -48,11 +53,14 @@ class LinesSpout(RewindableSpout):
         format: str = "text",
         poll_secs: float = 0.2,
         line_bytes_max: int = 8 << 20,
+        follow: bool = True,
     ) -> None:
         """`paths` are globs. `format` is "text", "json" (an object a line) or "csv" (without a row
         of names). `poll_secs`: how often new files and lines are looked for. `line_bytes_max`: the
-        longest line, which is held in memory. Raises InvalidTopologyError if the format and fields
-        do not fit, or a number is not above 0."""
+        longest line, which is held in memory. With `follow=False` files do not grow: a last line
+        without an end is emitted, too, and it is an error, which is reported, if no file matches
+        (one that comes later is read). Raises InvalidTopologyError if the format and fields do not
+        fit, or a number is not above 0."""
         if not poll_secs > 0:
             raise InvalidTopologyError(f"LinesSpout: poll_secs {poll_secs!r}; expected above 0")
         if not line_bytes_max > 0:
@@ -60,6 +68,7 @@ class LinesSpout(RewindableSpout):
                 f"LinesSpout: line_bytes_max {line_bytes_max!r}; expected above 0"
             )
         self._line_bytes_max = line_bytes_max
+        self._follows = follow
         self.outputs = {"default": Stream(list(fields))}
         self._patterns = [paths] if isinstance(paths, str) else list(paths)
         self._poll_secs = poll_secs
@@ -71,6 +80,8 @@ class LinesSpout(RewindableSpout):
         self._known: dict[FileId, int] = {}  # of files that are not followed
         self._followed: dict[FileId, _Followed] = {}
         self._lines: Iterator[None] = iter(())
+        self._found: bool | None = None  # whether the last look found files; None: there was none
+        self._at_end = False  # and none is looked for any more
 
     def seek(self, positions: Mapping[Any, Any]) -> None:
         self._known = dict(positions)
@@ -82,10 +93,15 @@ class LinesSpout(RewindableSpout):
     def next_tuple(self) -> None:
         for _ in self._lines:  # one is enough
             return
-        if self._now() >= self._look_at:
+        if self._found and not self._follows:
+            self._at_end = True
+        elif self._now() >= self._look_at:
             self._look_at = self._now() + self._poll_secs
             self._look()
             self._lines = self._emit_lines()
+
+    def exhausted(self) -> bool | None:
+        return None if self._follows else self._at_end
 
     def _look(self) -> None:
         """Find files that are new, gone or truncated."""
@@ -97,6 +113,10 @@ class LinesSpout(RewindableSpout):
                 except FileNotFoundError:  # renamed just now
                     continue
                 there.setdefault(f"{status.st_dev}:{status.st_ino}", path)
+        if not there and self._found is None and not self._follows:
+            patterns = ", ".join(self._patterns)
+            self.report_error(FileNotFoundError(f"no file matches {patterns} on this node"))
+        self._found = bool(there)
         for of, path in there.items():
             if of in self._followed:
                 self._followed[of].path = path
@@ -132,7 +152,9 @@ class LinesSpout(RewindableSpout):
         for of, followed in list(self._followed.items()):
             followed.file.seek(followed.position)
             while line := followed.file.readline(self._line_bytes_max + 1):
-                is_whole = line.endswith(b"\n")
+                is_whole = line.endswith(b"\n") or not (
+                    self._follows or len(line) > self._line_bytes_max
+                )
                 if not (is_whole or followed.in_long_line or len(line) > self._line_bytes_max):
                     break
                 start, followed.position = followed.position, followed.position + len(line)

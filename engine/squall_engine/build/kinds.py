@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from squall_common.component.collector import BoltCollector, SpoutCollector
 from squall_common.component.component import Spout
 from squall_common.component.context import TopologyContext
-from squall_common.component.methods import acks_in_batches
+from squall_common.component.methods import acks_in_batches, defines
 from squall_common.config.options.typed import TopologyOptions
 from squall_engine.acking.dead_letters import DeadLetters, FailureRecorder
 from squall_engine.acking.suspects import Suspects
@@ -51,6 +51,7 @@ from squall_engine.tasks.base import Host, Task, TaskParts
 from squall_engine.tasks.bolt import BatchBolt, BoltTask, ColumnBolt, SyncBolt
 from squall_engine.tasks.in_hand import InHand
 from squall_engine.tasks.one_by_one import OneByOneBolt
+from squall_engine.tasks.source_end import SourceEnd
 from squall_engine.tasks.spout import SpoutTask
 from squall_engine.tasks.thread import (
     LockedBoltCollector,
@@ -270,6 +271,8 @@ def _set_up(new: NewTask, spout: SpoutTask) -> None:
     if isinstance(user, Spout) and acks_in_batches(user):
         spout.acks_in_batches = True
         spout.listens |= {"ack"}
+    if isinstance(user, Spout) and defines(user, "exhausted"):
+        spout.source_end = SourceEnd()
     spout.idle_secs_min = options.topology_sleep_spout_wait_strategy_time_ms / 1000
     spout.dies = new.dies
     spout.on_asking_raised = host.callbacks.on_asking_raised

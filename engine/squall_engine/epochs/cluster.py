@@ -193,7 +193,7 @@ class ClusterEpochs:
         self._fence: Fence | None = None
         self._renewing = False
         self._greetings = 0
-        self._begun_when_drained: int | None = None
+        self._begun_when_drained: tuple[int, int] | None = None  # the work then, and the epoch
 
     # ---- life ----
 
@@ -383,19 +383,19 @@ class ClusterEpochs:
         failure = self._background.failure if self._coordinating is None else ""
         return failure[:_FAILURE_MAX] or None
 
-    def has_drained(self, drained: bool) -> bool:
-        """Whether nothing is in flight (`drained`), an epoch has completed since, and sinks have
-        written their rows. To be asked again and again."""
+    def has_drained(self, work: int | None) -> bool:
+        """Whether nothing is in flight, an epoch has completed since, and sinks have written their
+        rows. To be asked again and again, with what this worker has done so far (None: something is
+        in flight): what was done since the last time is in no epoch that had begun then."""
         driver = self._taking_part.driver
-        if not drained or driver is None:
-            self._begun_when_drained = None
+        if work is None or driver is None:
             return False
         request = None if self._base is None else self._base.savepoint
         if request is not None and request.stop and self._may_have_halted:
             return not driver.has_batches  # no other epoch completes
-        if self._begun_when_drained is None:
-            self._begun_when_drained = driver.begun
-        return driver.confirmed > self._begun_when_drained and not driver.has_unconfirmed
+        if self._begun_when_drained is None or self._begun_when_drained[0] != work:
+            self._begun_when_drained = (work, driver.begun)
+        return driver.confirmed > self._begun_when_drained[1] and not driver.has_unconfirmed
 
     @property
     def _may_have_halted(self) -> bool:

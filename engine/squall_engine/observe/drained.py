@@ -1,5 +1,6 @@
-"""Whether a worker whose spouts are off has anything left to do, as Nimbus wants to know before it
-ends the wait of a kill or a rebalance.
+"""Whether a worker whose spouts are off, or have come to the end of their sources, has anything
+left to do: Nimbus wants to know it before it ends the wait of a kill or a rebalance, and to say
+that a topology has finished.
 
 A worker that has nothing in flight may still get a tuple from another worker. So it reports how
 much it has done, its *work*: if that is the same in two reports of every worker, and all of them
@@ -32,9 +33,10 @@ class DrainGauge:
         self._work: int | None = None
         self._since = 0.0  # when `_work` was read for the first time
 
-    def read(self, now: float, *, drained: bool) -> int | None:
+    def read(self, now: float, *, drained: bool, at_end: bool = False) -> int | None:
         """The work so far, on the loop; None if something may be in flight. `drained`: whether
-        inboxes, buffers and links are empty and all messages are settled."""
+        inboxes, buffers and links are empty and all messages are settled. With `at_end`, spouts
+        need not be off: each says that its source has ended."""
         work, unacked = 0, 0
         for one in self._built:
             totals: Totals = {}
@@ -45,14 +47,40 @@ class DrainGauge:
                 unacked += max(0, _sum(totals, _EXECUTED) - settled)
         if work != self._work:
             self._work, self._since = work, now
-        busy = any(
-            one.task.active or one.task.busy
-            for one in self._built
-            if isinstance(one.task, SpoutTask)
-        )
+        may_emit = _may_emit_at_end if at_end else _may_emit
+        busy = any(may_emit(one.task) for one in self._built if isinstance(one.task, SpoutTask))
         if not drained or unacked or busy or now - self._since < self._tick_secs:
             return None
         return work
+
+
+class RestClock:
+    """How long a worker has been at rest: with nothing in flight, and without any work.
+
+    If the work is the same in two readings that found nothing in flight, it did nothing between
+    them. So each reading tells of a stretch of time, and when those of all workers have a moment in
+    common, nothing was in flight anywhere at that moment, and nothing follows."""
+
+    def __init__(self) -> None:
+        self._work: int | None = None
+        self._since = 0.0
+
+    def read(self, now: float, work: int | None) -> float | None:
+        """In seconds; None while something may be in flight (`work` is None)."""
+        if work is None:
+            return None
+        if work != self._work:
+            self._work, self._since = work, now
+        return now - self._since
+
+
+def _may_emit(spout: SpoutTask) -> bool:
+    return spout.active or spout.busy
+
+
+def _may_emit_at_end(spout: SpoutTask) -> bool:
+    # It is still asked, and emits nothing.
+    return not spout.has_ended or spout.has_news
 
 
 def _sum(totals: Totals, measures: Set[str]) -> int:

@@ -71,6 +71,15 @@ def waiting(task: Task) -> tuple[str, int] | None:
     return None
 
 
+def exhausted(tasks: Iterable[Task]) -> int | None:
+    """How many tasks of a spout say that their source has ended; None if it does not say whether it
+    ends, and for a bolt."""
+    ends = [task.source_end if isinstance(task, SpoutTask) else None for task in tasks]
+    if not ends or any(end is None or not end.is_known for end in ends):
+        return None
+    return sum(end.has_ended for end in ends if end is not None)
+
+
 def key_name(key: Key) -> str:
     """A stream, or a bolt's input as `component:stream`."""
     return ":".join(map(str, key)) if isinstance(key, tuple) else str(key)
@@ -192,6 +201,7 @@ class ExecutorReadings:
             specific=specific,
             queue_tuples=tuples,
             queue_bytes=octets,
+            exhausted_tasks=exhausted(self._tasks(executors)),
             blocked_secs={window: waits for window, waits in blocked.items() if waits},
             credit_bytes=dict(self._credit(self._tasks(executors))),
             sent_bytes={

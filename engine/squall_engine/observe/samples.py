@@ -15,7 +15,7 @@ from squall_common.history.histogram import secs_of
 from squall_common.telemetry.samples import Sample, histogram_sample, shortened
 from squall_engine.core.stats import Key, Totals
 from squall_engine.observe.latencies import TimedCounts
-from squall_engine.observe.readings import BLOCKED, SENT, key_name, waiting
+from squall_engine.observe.readings import BLOCKED, SENT, exhausted, key_name, waiting
 from squall_engine.state.sizes import size_of
 from squall_engine.tasks.base import Task
 from squall_engine.tasks.bolt import BoltTask
@@ -72,6 +72,9 @@ class WorkerSamples:
                 octets += task.queued_bytes() if isinstance(task, BoltTask) else 0
         of = {"component": component}
         yield Sample("squall_tasks", shortened(of), len(tasks))
+        ended = exhausted(tasks)
+        if ended is not None:
+            yield Sample("squall_exhausted_tasks", shortened(of), ended)
         yield Sample("squall_queue_tuples", shortened(of), tuples)
         yield Sample("squall_queue_bytes", shortened(of), octets)
         if (size := size_of(tasks)) is not None:

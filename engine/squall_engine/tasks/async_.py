@@ -211,6 +211,9 @@ class AsyncSpout(SpoutTask):
                     return
                 self._woken = False
                 await self.user.next_tuple()
+                if self.source_end is not None:
+                    more = emitted() != before
+                    self.ask_end(self.source_end, is_idle=not more, has_emitted=more)
                 if emitted() == before:
                     self._rest(self.host.now())
                     return

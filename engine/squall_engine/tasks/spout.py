@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from squall_common.component.collector import SpoutCollector
 from squall_engine.core import PendingRoots, SpoutCalls, Taken
 from squall_engine.tasks.base import HOLD_SECS, Task, TaskParts
+from squall_engine.tasks.source_end import SourceEnd
 
 
 class MessageFilter(Protocol):
@@ -37,6 +38,7 @@ class SpoutTask(Task):
 
     # Else it emits between two turns, where nothing but `calls_max` bounds how long it takes.
     emits_in_turns = True
+    on_loop = True  # its component is called there
 
     calls: SpoutCalls  # the core's
     collector: SpoutCollector  # what the component emits through: `calls`, or a collector around it
@@ -61,6 +63,7 @@ class SpoutTask(Task):
         self.acks_in_batches = False
         self.dies = False  # the worker ends when the user's code raises
         self.on_asking_raised: Callable[[str, int, BaseException], None] | None = None
+        self.source_end: SourceEnd | None = None  # of one that defines exhausted()
         self.message_filter: MessageFilter | None = None  # with topology.max.replays
         # Called with messages and whether they were acked, with topology.tracing.enabled.
         self.on_completed: Callable[[Iterable[Any], bool], None] | None = None
@@ -87,7 +90,17 @@ class SpoutTask(Task):
     @property
     def busy(self) -> bool:
         """Whether a call is in progress, or acks and fails wait to be delivered."""
+        return self.has_news
+
+    @property
+    def has_news(self) -> bool:
+        """Whether acks and fails wait to be delivered, or are being delivered."""
         return bool(self.calls.untracked)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its source has ended, as it says itself."""
+        return self.source_end is not None and self.source_end.has_ended
 
     def wake(self) -> None:
         """Ask for a tuple again in the next turn. From any thread (`context.wake()`)."""
@@ -134,11 +147,32 @@ class SpoutTask(Task):
         end = now()
         if end - start > HOLD_SECS:
             self.host.held_loop(self.component, f"{calls} call(s) of next_tuple", end - start)
+        has_emitted = emitted() > first
+        if self.source_end is not None:
+            self.ask_end(self.source_end, is_idle=idle, has_emitted=has_emitted)
         if idle:
             self._rest(end)
         elif self._failures == 0:
             self._idle_runs = 0
-        return emitted() > first
+        return has_emitted
+
+    def ask_end(self, end: SourceEnd, *, is_idle: bool, has_emitted: bool) -> None:
+        """After calls of next_tuple, ask the spout whether its source has ended, if it had nothing
+        to emit and was not asked just now."""
+        if has_emitted:
+            end.goes_on()
+        start = self.host.now()
+        if not is_idle or start < end.ask_at:
+            return
+        has_replays = bool(getattr(self.user, "has_replays", False))
+        try:
+            end.answered(self.user.exhausted(), start, has_replays=has_replays)
+        except Exception as error:
+            end.answered(False, start, has_replays=has_replays)
+            self.raised(error)
+        secs = self.host.now() - start
+        if secs > HOLD_SECS and self.on_loop:
+            self.host.held_loop(self.component, "a call of exhausted", secs)
 
     def _idle_wait(self) -> float:
         return max(self.idle_secs_min, self._growing_wait())
@@ -268,6 +302,8 @@ class SpoutTask(Task):
                 break
             except Exception as error:
                 self.raised(error)
+        if what == "fail" and self.source_end is not None:
+            self.source_end.goes_on()
         secs = now() - start
         if secs > HOLD_SECS:
             self.host.held_loop(self.component, f"{len(message_ids)} call(s) of {what}", secs)

@@ -272,6 +272,8 @@ class ThreadSpout(SpoutTask):
     """`next_tuple()` on a thread. It may wait there for as long as it likes, but acks and fails are
     delivered between two calls, so an endless wait holds them back."""
 
+    on_loop = False
+
     def __init__(self, parts: TaskParts) -> None:
         super().__init__(parts)
         self.lock = threading.RLock()
@@ -299,9 +301,13 @@ class ThreadSpout(SpoutTask):
     @property
     def busy(self) -> bool:
         with self.lock:  # the thread decides under it whether to ask
-            # In this order: the thread sets `_event` before it takes an event.
-            waiting = super().busy or not self._events.empty()
-            return waiting or self._event or self.asked is not None
+            return self.has_news or self.asked is not None
+
+    @property
+    def has_news(self) -> bool:
+        # In this order: the thread sets `_event` before it takes an event.
+        waiting = super().has_news or not self._events.empty()
+        return waiting or self._event
 
     def run(self, deadline: float) -> bool:
         if not self._allowed:
@@ -373,6 +379,9 @@ class ThreadSpout(SpoutTask):
                 continue
             try:
                 self.user.next_tuple()
+                if self.source_end is not None:
+                    more = self.calls.emitted() != before
+                    self.ask_end(self.source_end, is_idle=not more, has_emitted=more)
             except Exception as error:
                 self.asked = None  # the wait is not part of it
                 self.asking_raised(error)

@@ -169,7 +169,7 @@ class Heartbeats:
         for slot, heard in self._of(topology_id).workers.items():
             if heard.report.heartbeat and (slot not in found or now - heard.at < _FRESH_SECS):
                 found[slot] = UndecodedBeat(
-                    paths.workerbeat(topology_id, slot), heard.report.heartbeat
+                    paths.workerbeat(topology_id, slot), heard.report.heartbeat, now - heard.at
                 )
         return found
 

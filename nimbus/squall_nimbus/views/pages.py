@@ -8,7 +8,7 @@ from squall_common.cluster import convert
 from squall_common.names import is_system_id
 from squall_common.topology.model import ComponentKind, WorkerSlot
 from squall_nimbus.store.topology_store import StoredTopology
-from squall_nimbus.views import stats, views
+from squall_nimbus.views import rest, stats, views
 from squall_nimbus.views.stats import WINDOWS, StreamTotals, Totals
 from squall_nimbus.views.views import Report, TopologyView
 from squall_thrift import codec, storm
@@ -80,6 +80,11 @@ def topology_page(
         storm_version=stored.submitted.storm_version,
         topology_version=view.base.topology_version,
         checkpoints=None if checkpoints is None else convert.to_checkpoints(checkpoints),
+        finished=rest.has_finished(
+            view,
+            stored,
+            {name: tally.of(name, window) for name in components},
+        ),
     )
 
 

@@ -96,6 +96,8 @@ class Totals:
     blocked: dict[str, float] = field(default_factory=dict)  # component -> task-seconds
     task_secs: float = 0.0  # in which the tasks could have been blocked
     credit: dict[str, int] = field(default_factory=dict)  # component -> the least, in bytes
+    exhausted: int = 0  # tasks that say that their source has ended
+    endless: bool = False  # some do not say whether it ends
 
     @property
     def blocked_share(self) -> dict[str, float]:
@@ -118,6 +120,7 @@ class Totals:
         self.tasks += len(executor.tasks)
         if stats is None:
             return
+        self._add_end(stats)
         for one in outputs(stats, window, include_system).values():
             self.emitted += one.emitted
             self.transferred += one.transferred
@@ -135,6 +138,10 @@ class Totals:
             self.process_times.extend(one.process_times)
         self.capacity = max(self.capacity, capacity(stats, uptime_secs))
         self._add_waits(executor, stats, uptime_secs, window)
+
+    def _add_end(self, stats: ExecutorStats) -> None:
+        self.endless |= stats.exhausted_tasks is None
+        self.exhausted += stats.exhausted_tasks or 0
 
     def _add_waits(
         self, executor: Executor, stats: ExecutorStats, uptime_secs: int, window: str

@@ -390,6 +390,7 @@ def aggregate(
             spout=storm.SpoutAggregateStats(
                 complete_latency_ms=totals.complete.value,
                 complete_latency=distribution(totals.complete_times, buckets=buckets),
+                exhausted_tasks=_exhausted(totals),
             )
         )
     else:
@@ -409,6 +410,12 @@ def aggregate(
         specific_stats=specific,
         last_error=last_error,
     )
+
+
+def _exhausted(totals: Totals | StreamTotals) -> int | None:
+    if not isinstance(totals, Totals) or totals.endless:
+        return None
+    return totals.exhausted
 
 
 def component_type(kind: ComponentKind) -> storm.ComponentType:

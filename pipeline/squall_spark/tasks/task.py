@@ -455,7 +455,10 @@ class TaskRunner:
             self._check()
             if transport.leaving_bytes > _OUT_BYTES:
                 return True
-            ended = bool(self._user.exhausted()) and engine.is_drained()
+            answer = self._user.exhausted()
+            if answer is None:
+                raise self._failed("its source has no end: exhausted() returned None", None)
+            ended = bool(answer) and engine.is_drained()
             return ended
 
         engine = self._started()

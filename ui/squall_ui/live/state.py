@@ -143,6 +143,7 @@ class TopologyState:
             "checkpoints": None
             if seen.page.checkpoints is None
             else checkpoints_json(seen.page.checkpoints),
+            "finished": seen.page.finished,
             "debug": bool(seen.page.debug_options and seen.page.debug_options.enable),
         }
 
@@ -236,6 +237,7 @@ class TopologyState:
             pending_max=conf.topology_max_spout_pending,
             checkpoints=_checkpoints(seen.page.checkpoints),
             timeout_secs=conf.topology_message_timeout_secs,
+            finished=seen.page.finished,
             components=[
                 ComponentFacts(
                     name,
@@ -257,6 +259,8 @@ class TopologyState:
                     error_age_secs=None
                     if one["errorTime"] is None
                     else max(0, int(now_secs) - one["errorTime"]),
+                    pending=one["queue"] or 0 if one["type"] == "spout" else 0,
+                    exhausted=one["exhausted"],
                 )
                 for name, one in components.items()
             ],
@@ -319,6 +323,7 @@ def _component(
     mean = total.busy / len(known) if known else 0.0
     common = stats.common_stats if stats else None
     error = stats.last_error if stats else None
+    spout = stats.specific_stats.spout if stats and stats.specific_stats else None
     latency = _latency(stats)
     tasks = (common.num_tasks if common else 0) or 0
     # Of the last seconds: of all time, a wait that begins now would show after hours.
@@ -345,6 +350,7 @@ def _component(
         "queue": common.queue_tuples if common else None,
         "stateKeys": common.state_keys if common else None,
         "stateBytes": common.state_bytes if common else None,
+        "exhausted": None if spout is None else spout.exhausted_tasks,
         "blocked": {by: _round(share) for by, share in blocked.items() if share >= 0.005},
         "p50": _round(latency.p50_ms if latency else None),
         "p95": _round(latency.p95_ms if latency else None),

@@ -62,6 +62,7 @@ _MEASURED: dict[str, Shape] = {
     "latencies": obj(optional={"complete": _LATENCY, "execute": _LATENCY, "process": _LATENCY}),
     "queueTuples": COUNT, "queueBytes": COUNT, "blocked": map_of(NUMBER), "credit": map_of(COUNT),
     "stateKeys": COUNT, "stateBytes": COUNT,
+    "exhaustedTasks": COUNT,
 }  # fmt: skip
 _INPUT = obj(
     component=TEXT, encodedComponentId=TEXT, encodedComponent=TEXT, stream=TEXT,
@@ -245,6 +246,7 @@ def _measured(one: storm.ComponentAggregateStats) -> dict[str, Any]:
             "credit": common.credit_bytes,
             "stateKeys": common.state_keys,
             "stateBytes": common.state_bytes,
+            "exhaustedTasks": None if spout is None else spout.exhausted_tasks,
         }
         found |= {name: value for name, value in values.items() if value is not None}
     return found

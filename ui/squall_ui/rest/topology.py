@@ -84,7 +84,7 @@ TOPOLOGY: Shape = extended(
         topologyStats=array(STATS), spouts=array(SPOUT), bolts=array(BOLT), workers=array(WORKER),
         configuration=map_of(ANY), debug=FLAG, samplingPct=NUMBER, msgTimeout=NUMBER, window=TEXT,
         windowHint=TEXT, user=nullable(TEXT), visualizationTable=STREAM_ROWS,
-        schedulerDisplayResource=FLAG, checkpoints=CHECKPOINTS,
+        schedulerDisplayResource=FLAG, checkpoints=CHECKPOINTS, finished=nullable(FLAG),
     ),
 )  # fmt: skip
 LAG = map_of(obj(optional={"spoutLagResult": ANY, "errorInfo": TEXT}, spoutId=TEXT, spoutType=TEXT))
@@ -159,6 +159,7 @@ def topology_page(
         ],
         "workers": [worker_json(one, logviewers) for one in page.workers or ()],
         "checkpoints": None if page.checkpoints is None else checkpoints_json(page.checkpoints),
+        "finished": page.finished,
         "configuration": conf,
         "debug": bool(debug and debug.enable),
         "samplingPct": (debug.samplingpct if debug else None) or 10.0,

@@ -59,6 +59,18 @@ export function healthPill(health) {
   return h("span.pill", { class: `tone-${tone}` }, health === "ok" ? "healthy" : health);
 }
 
+export function finishedPill(finished) {
+  return finished ? h("span.pill.tone-good", { title: "All input is read, and nothing is in flight" }, "finished") : null;
+}
+
+// How far a spout whose source ends has come; empty for one that does not say whether it ends.
+export function inputWords(one) {
+  if (one.exhausted === null || one.exhausted === undefined) return "";
+  if (one.exhausted === 0) return "more to read";
+  if (one.exhausted < one.tasks) return `ended in ${one.exhausted} of ${one.tasks} tasks`;
+  return one.queue ? "ended, messages in flight" : "drained";
+}
+
 export function facts(pairs) {
   return h(
     "dl.facts",

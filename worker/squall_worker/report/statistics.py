@@ -41,17 +41,19 @@ class StatsReport:
         clock: Clock,
         began: float,
         drained: Callable[[], WorkerDrained | None] = lambda: None,
+        rest_secs: Callable[[], float | None] = lambda: None,
         usage: Callable[[], WorkerUsage | None] = lambda: None,
         checkpoints: Callable[[], CheckpointReport | None] = lambda: None,
         store_failure: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`stats`, `drained`, `checkpoints` and `store_failure` are called on `loop`, `usage` on
-        the heartbeat thread; the result of `stats` fits a heartbeat (EXECUTORS_MAX). `began` is
-        when the worker began, on the clock's monotonic time."""
+        """`usage` is called on the heartbeat thread, the others on `loop`; the result of `stats`
+        fits a heartbeat (EXECUTORS_MAX). `began` is when the worker began, on the clock's monotonic
+        time."""
         self._topology_id = topology_id
         self._executors = tuple(executors)
         self._read_stats = stats
         self._read_drained = drained
+        self._read_rest_secs = rest_secs
         self._read_usage = usage
         self._read_checkpoints = checkpoints
         self._checkpoints: CheckpointReport | None = None
@@ -69,9 +71,11 @@ class StatsReport:
         ones if the loop is stuck or has ended."""
         taken = threading.Event()
         drained: list[WorkerDrained | None] = []
+        rest: list[float | None] = []
 
         def snapshot() -> None:
             drained.append(self._read_drained())
+            rest.append(self._read_rest_secs())
             self._checkpoints = self._read_checkpoints()
             self._store_failure = self._read_store_failure()
             now = self._clock.monotonic()
@@ -85,6 +89,7 @@ class StatsReport:
             self._loop.call_soon_threadsafe(snapshot)
             taken.wait(_SNAPSHOT_SECS)
         stats = self._stats
+        rest_secs = rest[0] if rest else None
         # While the loop is stuck its tasks do nothing, so the last statistics are those of now.
         read_at = self._read_at if taken.is_set() else self._clock.monotonic()
         return WorkerHeartbeat(
@@ -97,4 +102,5 @@ class StatsReport:
             int(1000 * (read_at - self._began)),
             self._checkpoints,
             self._store_failure,
+            None if rest_secs is None else int(1000 * rest_secs),
         )

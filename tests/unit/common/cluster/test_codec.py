@@ -65,6 +65,7 @@ SPOUT = ExecutorStats(
     sent_bytes={"count": 2**40},
     state_keys=2**33,
     state_bytes=0,
+    exhausted_tasks=3,
 )
 BOLT = ExecutorStats(
     specific=BoltStats(
@@ -170,6 +171,7 @@ VALUES: list[tuple[Encode, Decode, Any]] = [
             60,
             drained=WorkerDrained(2**40, "9-1", 2**33),
             checkpoints=CHECKPOINTS,
+            rest_ms=0,
         ),
     ),
     (

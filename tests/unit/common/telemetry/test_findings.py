@@ -339,3 +339,36 @@ def test_a_rollback_without_a_checkpoint_since_is_named() -> None:
 def test_a_topology_that_does_not_run_has_no_finding_about_checkpoints() -> None:
     facts = topology(status="KILLED", checkpoints=checkpoints(waiting_secs=1000.0))
     assert [one.kind for one in findings(facts)] == ["status"]
+
+
+def test_a_topology_that_has_finished_is_not_idle() -> None:
+    quiet = spout(emitted=0.0, acked=0.0, exhausted=2)
+    found = only(quiet, bolt(executed=0.0, busy=0.0), finished=True)
+    assert (found.kind, found.severity) == ("finished", Severity.NOTE)
+    assert "`storm kill shop`" in found.text
+
+
+@pytest.mark.parametrize(
+    ("pending", "changes", "part"),
+    [
+        (1200, {}, "1,200 messages are in flight"),
+        (0, {}, "Bolts work on the last tuples"),
+        (0, {"checkpoints": CheckpointFacts(1.0, 0.5, 7)}, "comes with the next checkpoint"),
+    ],
+)
+def test_a_source_that_has_ended_is_not_empty(
+    pending: int, changes: dict[str, Any], part: str
+) -> None:
+    quiet = spout(emitted=0.0, acked=0.0, exhausted=2, pending=pending)
+    found = only(quiet, bolt(executed=0.0, busy=0.0), finished=False, **changes)
+    assert (found.kind, found.title) == ("ended", "The source has ended")
+    assert part in found.text
+
+
+def test_a_spout_is_drained_when_all_of_its_tasks_have_ended_and_nothing_is_pending() -> None:
+    assert spout(exhausted=2).drained
+    assert not spout(exhausted=2, pending=1).drained
+    assert not spout(exhausted=1).has_ended
+    assert not spout().has_ended
+    assert not bolt(exhausted=4).has_ended
+    assert only(spout(emitted=0.0, acked=0.0, exhausted=1), finished=False).kind == "idle"

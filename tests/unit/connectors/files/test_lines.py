@@ -200,3 +200,55 @@ def test_a_line_that_is_too_long_is_reported_once_and_passed_over(
 def test_a_limit_of_nothing_is_refused() -> None:
     with pytest.raises(InvalidTopologyError, match="line_bytes_max"):
         LinesSpout("/tmp/*.txt", line_bytes_max=0)
+
+
+def test_files_that_are_not_followed_come_to_their_end(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("1\n2\n")
+    (tmp_path / "b.txt").write_text("3\n4 without an end")
+    reader = Reader(tmp_path, follow=False)
+    assert reader.spout.exhausted() is False
+    assert reader.read(calls=3) == ["1", "2"]
+    assert reader.spout.exhausted() is False
+    assert reader.read() == ["3", "4 without an end"]
+    assert reader.spout.exhausted() is True
+    # What comes later belongs to the next run, and this one goes on behind what it has emitted.
+    (tmp_path / "c.txt").write_text("5\n")
+    assert reader.read() == []
+    again = Reader(tmp_path, reader.saved(), follow=False)
+    assert again.read() == ["5"]
+    assert again.spout.exhausted() is True
+
+
+def test_the_rest_of_a_long_line_is_no_line_at_the_end_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("1\n" + "x" * 30)
+    reader = Reader(tmp_path, line_bytes_max=20, follow=False)
+    assert reader.read() == ["1"]
+    assert reader.spout.exhausted() is True
+    (error,) = reader.errors
+    assert "longer than 20 bytes" in error
+
+
+def test_a_task_without_a_file_of_its_own_has_ended(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("1\n")
+    readers = [Reader(tmp_path, index=index, tasks=2, follow=False) for index in range(2)]
+    assert sorted(line for one in readers for line in one.read()) == ["1"]
+    assert [one.spout.exhausted() for one in readers] == [True, True]
+
+
+def test_input_that_is_not_there_is_reported_and_waited_for(tmp_path: Path) -> None:
+    reader = Reader(tmp_path, follow=False)
+    assert reader.read() == []
+    assert reader.read() == []
+    (error,) = reader.errors
+    assert f"no file matches {tmp_path}/*.txt*" in error
+    assert reader.spout.exhausted() is False
+    (tmp_path / "late.txt").write_text("1\n")
+    assert reader.read() == ["1"]
+    assert reader.spout.exhausted() is True
+
+
+def test_files_that_are_followed_have_no_end(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("1\n")
+    reader = Reader(tmp_path)
+    assert reader.read() == ["1"]
+    assert reader.spout.exhausted() is None

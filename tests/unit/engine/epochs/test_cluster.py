@@ -178,10 +178,29 @@ async def test_a_savepoint_that_has_failed_to_stop_a_topology_does_not_cut_its_k
     worker.epochs.follow(replace(base, savepoint=failing))
     driver = SimpleNamespace(begun=3, confirmed=3, has_batches=False, has_unconfirmed=False)
     worker.epochs._taking_part.driver = cast(EpochDriver, driver)
-    assert not worker.epochs.has_drained(True)
+    assert not worker.epochs.has_drained(7)
     driver.begun = driver.confirmed = 4
-    assert worker.epochs.has_drained(True)
+    assert worker.epochs.has_drained(7)
     driver.stop_commits = lambda secs: asyncio.sleep(0)
+    await worker.epochs.close(1.0)
+
+
+async def test_what_was_done_since_an_epoch_began_waits_for_the_next_one(tmp_path: Path) -> None:
+    worker = await one_worker(tmp_path)
+    await worker.epochs.restore()
+    driver = SimpleNamespace(begun=3, confirmed=3, has_batches=False, has_unconfirmed=False)
+    driver.stop_commits = lambda secs: asyncio.sleep(0)
+    worker.epochs._taking_part.driver = cast(EpochDriver, driver)
+    assert not worker.epochs.has_drained(7)
+    driver.begun = driver.confirmed = 4
+    assert not worker.epochs.has_drained(None)  # busy, and what it does then is work
+    assert not worker.epochs.has_drained(9)
+    driver.begun, driver.has_unconfirmed = 5, True
+    assert not worker.epochs.has_drained(9)
+    driver.confirmed = 5
+    assert not worker.epochs.has_drained(9)
+    driver.has_unconfirmed = False
+    assert worker.epochs.has_drained(9)
     await worker.epochs.close(1.0)
 
 

@@ -8,6 +8,7 @@ from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.topology.model import WorkerSlot
 from squall_common.topology.prepared import prepare
 from squall_engine.embed import EmbeddedEngine, EngineSettings
+from squall_engine.observe.drained import RestClock
 
 
 class Once(Spout):
@@ -145,3 +146,49 @@ async def test_a_bolt_with_ticks_gets_one_first():
         assert engine.now() - began >= 1.0
     finally:
         await engine.stop(0)
+
+
+async def test_at_the_end_of_a_source_acks_that_wait_for_a_thread_are_in_flight():
+    engine = await running(EndsOnThread(tracked=True), Ends())
+    (spout,) = engine.users("source")
+    try:
+        assert await asyncio.to_thread(spout.acking.wait, 60)
+        spout.ended = True
+        task = next(one.task for one in engine.built if one.task.user is spout)
+        assert engine.is_drained()  # the engine has handed the ack on
+        assert engine.work_when_drained(at_end=True) is None
+        spout.go_on.set()
+        await until(engine, lambda: engine.work_when_drained(at_end=True) is not None)
+        assert task.active
+        assert engine.work_when_drained() is None
+    finally:
+        spout.go_on.set()
+        await engine.stop(0)
+
+
+class EndsOnThread(Once):
+    """Its thread stays in ack."""
+
+    blocking = True
+
+    def open(self, conf, context):
+        super().open(conf, context)
+        self.ended = False
+        self.go_on, self.acking = threading.Event(), threading.Event()
+
+    def ack(self, msg_id):
+        self.acking.set()
+        self.go_on.wait(20)
+
+    def exhausted(self):
+        return self.emitted and self.ended
+
+
+def test_rest_lasts_as_long_as_the_work_is_the_same():
+    clock = RestClock()
+    assert clock.read(1.0, None) is None
+    assert clock.read(2.0, 7) == 0.0
+    assert clock.read(4.5, 7) == 2.5
+    assert clock.read(5.0, None) is None  # something is in flight
+    assert clock.read(6.0, 9) == 0.0  # and was work
+    assert clock.read(7.0, 9) == 1.0

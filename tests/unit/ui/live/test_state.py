@@ -209,3 +209,16 @@ def test_a_large_topology_shows_what_its_workers_sums_say() -> None:
     last = state.look(Look(ui_structs.summary(), ui_structs.code(), page, info), NOW + 4)
     assert not state.follows_sums
     assert last["components"]["split"]["executeRate"] != 50
+
+
+def test_a_topology_that_has_finished_is_shown_as_such() -> None:
+    page = measured()
+    page.finished = True
+    lines = page.id_to_spout_agg_stats["lines"]
+    lines.common_stats.queue_tuples, lines.specific_stats.spout.exhausted_tasks = 0, 1
+    state = look(page)
+    assert state["finished"] is True
+    assert state["components"]["lines"]["exhausted"] == 1
+    assert state["components"]["split"]["exhausted"] is None
+    page.finished = None
+    assert look(page)["finished"] is None

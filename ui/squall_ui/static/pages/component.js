@@ -4,7 +4,7 @@ import { follow, request } from "../api.js";
 import { chart, meter } from "../chart.js";
 import { h } from "../dom.js";
 import { bytes, duration, ms, percent, rate, short, stateSize, STATE_SIZE } from "../format.js";
-import { apiPath, ask, facts, failed, post, section, table, topologyPath, viewPath } from "../parts.js";
+import { apiPath, ask, facts, failed, inputWords, post, section, table, topologyPath, viewPath } from "../parts.js";
 import { onStatus } from "./cluster.js";
 import { flamePath } from "./flame.js";
 import { lineOf, moveCharts, newView, paced, readSeries, spans, takeState, timeOf } from "./overtime.js";
@@ -105,6 +105,7 @@ function drawPage(page, id, name, view, draw) {
           spout ? null : ["Busiest executor", percent(live.busy), live.busiest],
           live.executors > 1 ? ["Skew", live.skew.toFixed(1), "The busiest executor's tuples against the mean"] : null,
           live.queue === null ? null : [spout ? "Pending" : "Queue", short(live.queue)],
+          inputWords(live) ? ["Input", inputWords(live), "Drained: all of it is read, and none of its messages is in flight"] : null,
           detail.allTime?.queueBytes ? ["Queue in bytes", bytes(detail.allTime.queueBytes)] : null,
           live.stateKeys === null ? null : ["State", stateSize(live), STATE_SIZE],
           ...Object.entries(detail.allTime?.credit ?? {}).map(([to, left]) => [`Credit of ${to}`, bytes(left), "The least that a task of another worker still takes from it"]),

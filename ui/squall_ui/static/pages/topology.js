@@ -5,7 +5,7 @@ import { chart, meter } from "../chart.js";
 import { h } from "../dom.js";
 import { ago, bytes, duration, ms, percent, rate, short } from "../format.js";
 import { graph } from "../graph.js";
-import { apiPath, ask, facts, failed, healthPill, path, poll, post, section, statusPill, table, topologyPath, viewPath } from "../parts.js";
+import { apiPath, ask, facts, failed, finishedPill, healthPill, inputWords, path, poll, post, section, statusPill, table, topologyPath, viewPath } from "../parts.js";
 import { onStatus } from "./cluster.js";
 import { show as showConfiguration } from "./configuration.js";
 import { lineOf, moveCharts, newView, paced, readSeries, spans, takeState, timeOf } from "./overtime.js";
@@ -59,7 +59,7 @@ function drawPage(page, id, view, draw) {
       "div.head",
       {},
       h("h1", {}, one.name),
-      state.gone ? h("span.pill.tone-bad", {}, "ended") : [statusPill(one.status), healthPill(one.health)],
+      state.gone ? h("span.pill.tone-bad", {}, "ended") : [statusPill(one.status), healthPill(one.health), finishedPill(state.finished)],
       page.actions && !state.gone ? actions(page, one, state) : null,
     ),
     state.error ? h("p.notice.bad", { role: "alert" }, `Not up to date: ${state.error}`) : null,
@@ -158,6 +158,7 @@ function components(id, state, type) {
   const rows = Object.entries(state.components).filter(([, one]) => one.type === type);
   const spout = type === "spout";
   const hasP99 = rows.some(([, one]) => one.p99 !== null);
+  const hasEnd = rows.some(([, one]) => inputWords(one));
   const hasQueue = rows.some(([, one]) => one.queue !== null);
   return table(
     spout ? "Spouts" : "Bolts",
@@ -173,6 +174,7 @@ function components(id, state, type) {
       spout ? null : { name: "Process", num: true, cell: ([, one]) => ms(one.processMs) },
       hasP99 ? { name: "p99", num: true, cell: ([, one]) => ms(one.p99) } : null,
       hasQueue ? { name: spout ? "Pending" : "Queue", num: true, cell: ([, one]) => short(one.queue) } : null,
+      hasEnd ? { name: "Input", title: "Drained: all of it is read, and none of its messages is in flight", cell: ([, one]) => inputWords(one) } : null,
       spout ? null : { name: "Busy", num: true, title: "The busiest executor's share of time in execute", cell: ([, one]) => meter(one.busy, one.busiest) },
       { name: "Skew", num: true, title: "The busiest executor's tuples against the mean", cell: ([, one]) => (one.executors > 1 ? one.skew.toFixed(1) : "") },
       { name: "Last error", wraps: true, cell: ([name, one]) => (one.error ? h("a.error", { href: topologyPath(id, "component", name), title: one.error }, `${ago(one.errorTime)}: ${one.error.slice(0, 60)}`) : "") },
