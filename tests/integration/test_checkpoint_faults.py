@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 from tests.integration.test_exactly_once_kills import TOPOLOGY, end, rows, wait_for_rows
-from tests.support.devcluster import DevCluster
+from tests.support.devcluster import DevCluster, wait_for
 from tests.support.effort import SOAK
 from tests.support.ledger import nothing_lost
 
@@ -178,7 +178,7 @@ def test_the_worker_that_cannot_write_is_named(tmp_path: Path) -> None:
     (package / "ledger.py").write_text(TOPOLOGY)
     with DevCluster.start(tmp_path / "cluster", supervisors=1, slots=3) as cluster:
         cluster.storm("jar", package, "ledger.py", tmp_path)
-        wait_for("rows", lambda: len(rows(tmp_path / "ledger.db")) == 500, LIMIT_SECS, 0.1)
+        wait_for_rows(tmp_path / "ledger.db", 500)
         (topology,) = cluster.call("getTopologySummaries")
 
         def report() -> Any:
@@ -214,5 +214,5 @@ def test_the_worker_that_cannot_write_is_named(tmp_path: Path) -> None:
         folder.unlink()
         aside.rename(folder)
         wait_for("the failure to be over", lambda: report().failure is None, LIMIT_SECS, 0.2)
-        wait_for("all rows", lambda: len(rows(tmp_path / "ledger.db")) == 1_000, LIMIT_SECS, 0.1)
+        wait_for_rows(tmp_path / "ledger.db", 1_000)
         cluster.kill_all()
