@@ -245,6 +245,10 @@ def second(pair: tuple[Any, int]) -> int:
     return pair[1]
 
 
+def unchanged(pair: tuple[str, int]) -> tuple[str, int]:
+    return pair
+
+
 def adding(values: list[int], n: int) -> list[int]:
     if n == 3:
         raise ValueError("three is not allowed")

@@ -28,6 +28,7 @@ from squall.streams.windowing import (
 )
 from squall.windows.spec import Windows
 from squall_common.component.component import Bolt, Spout
+from squall_common.component.groupings import ForwardGrouping
 
 
 def add_tasks(tasks: Sequence[Task], builder: TopologyBuilder, parallelism: int) -> None:
@@ -38,11 +39,10 @@ def add_tasks(tasks: Sequence[Task], builder: TopologyBuilder, parallelism: int)
         if task.is_spout:
             assert isinstance(task.node, SourceNode)
             spout = cast(Spout, task.node.component)
-            declared = builder.spout(task.id, spout, named.parallelism or 1, **sizes)
+            declared = builder.spout(task.id, spout, task.executors(parallelism), **sizes)
             declared._plan = steps_of(task)
             continue
-        count = task.executors(parallelism)
-        declarer = builder.bolt(task.id, _bolt_of(task), count, **sizes)
+        declarer = builder.bolt(task.id, _bolt_of(task), task.executors(parallelism), **sizes)
         declarer._plan = steps_of(task)
         if task.windows is not None:
             declarer.windowed(task.windows)
@@ -55,6 +55,8 @@ def _subscribe(task: Task, declarer: BoltDeclarer) -> None:
             declarer.fields(output.task.id, "key", stream=output.stream)
         elif grouping == "global":
             declarer.global_(output.task.id, stream=output.stream)
+        elif grouping == "forward":
+            declarer.custom(output.task.id, ForwardGrouping(), stream=output.stream)
         elif grouping == "shuffle":
             declarer.shuffle(output.task.id, stream=output.stream)
         else:

@@ -74,7 +74,7 @@ def _source(output: Output) -> str:
 
 
 def _grouping(how: str) -> str:
-    return "by key" if how == "key" else how.replace("_", " ")
+    return {"key": "by key", "forward": "in order"}.get(how, how.replace("_", " "))
 
 
 def steps_of(task: Task) -> tuple[PlanStep, ...]:

@@ -70,6 +70,14 @@ class Task:
         nodes: list[Node] = [*self.steps] if self.steps else [self.node]
         return next((node for node in nodes if node.id is not None), nodes[-1])
 
+    def executors(self, default: int) -> int:
+        """How many it has: those that the user gave it, or else the program's `default`."""
+        node = self.node
+        alone = isinstance(node, WindowNode) and not node.by_key
+        return self.named.parallelism or (
+            1 if alone or isinstance(node, SourceNode | SinkNode) else default
+        )
+
     @property
     def is_spout(self) -> bool:
         return isinstance(self.node, SourceNode) and not self.node.parents
@@ -79,15 +87,6 @@ class Task:
         """What it does, for people: a call each."""
         nodes: list[Node] = [*self.steps] if self.steps else [self.node]
         return [node for node in nodes if getattr(node, "operation", "") != "arm"]
-
-    def executors(self, parallelism: int) -> int:
-        """How many executors it has, where components without a parallelism of their own have this
-        one. (Sources, sinks and windows without a key have one.)"""
-        node = self.node
-        alone = isinstance(node, SourceNode | SinkNode) or (
-            isinstance(node, WindowNode) and not node.by_key
-        )
-        return self.named.parallelism or (1 if alone else parallelism)
 
     def place_of(self, step: Node) -> int:
         """The place of a step in the program."""
@@ -192,7 +191,8 @@ class _Planner:
             if node is not task.steps[0]:
                 return
             for parent in node.parents:
-                self._input(task, parent, "local_or_shuffle", timed=node.timed)
+                grouping = _in_order(parent, "local_or_shuffle")
+                self._input(task, parent, grouping, timed=node.timed)
         elif isinstance(node, AsyncNode):
             self._input(task, node.parents[0], "shuffle", timed=node.timed)
         elif isinstance(node, KeyedNode):
@@ -204,7 +204,8 @@ class _Planner:
         else:
             for parent in node.parents:
                 output = self._output(parent, Layout.VALUE, timed=False)
-                task.inputs.append((output, "key" if output.layout is Layout.KEYED else "shuffle"))
+                by_key = output.layout is Layout.KEYED
+                task.inputs.append((output, "key" if by_key else _in_order(parent, "shuffle")))
 
     def _connect_windows(self, task: Task, node: WindowNode) -> None:
         time = node.windows.event_time
@@ -249,8 +250,7 @@ class _Planner:
             fields, timed = fields_of(layout, timed=False), node.timed
         else:
             timed = node in self._needs_time
-            by_key = isinstance(node, KeyedNode) and node.operation != "process"
-            layout = Layout.PAIR if by_key else Layout.VALUE
+            layout = Layout.PAIR if _is_pair(node) else Layout.VALUE
             fields = fields_of(layout, timed=timed)
         for output in task.outputs:
             if not again and (output.step, output.layout, output.timed) == (step, layout, timed):
@@ -271,6 +271,29 @@ def _one_name(task: Task, node: StepNode) -> bool:
     """Whether a step may join a task: they do not have two names."""
     given = task.named.id
     return given is None or node.id is None or given == node.id
+
+
+def _in_order(node: Node, otherwise: str) -> str:
+    """The grouping by which the values of a node reach steps and sinks. Results of one key do not
+    overtake each other: the last one counts, where a table keeps one row for each key. They go to
+    the task of their key, or, where the values do not say it any more, to one task from each."""
+    if not _has_order(node):
+        return otherwise
+    if isinstance(node, WindowNode) or _is_pair(node):
+        return "key"
+    return "forward"
+
+
+def _has_order(node: Node) -> bool:
+    """Whether the values are results by key or of windows, and what steps made of them."""
+    if isinstance(node, StepNode):
+        return any(map(_has_order, node.parents))
+    return isinstance(node, KeyedNode | WindowNode)
+
+
+def _is_pair(node: Node) -> bool:
+    """Whether the values are a key with its result."""
+    return isinstance(node, KeyedNode) and node.operation != "process"
 
 
 def _own_layout(node: StepNode) -> Layout:

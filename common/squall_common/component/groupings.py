@@ -202,6 +202,29 @@ class CustomGrouping(RecordsConstruction):
         `target_tasks`, or none. The emit fails if another task is returned."""
 
 
+class ForwardGrouping(CustomGrouping):
+    """Sends all tuples of a task to one task, of its own worker if that has any: they come in the
+    order in which they were emitted, which a shuffle does not keep.
+
+        builder.bolt("store", Store(), parallelism=3).custom("totals", ForwardGrouping())
+    """
+
+    def prepare(
+        self, context: TopologyContext, stream: GlobalStreamId, target_tasks: Sequence[int]
+    ) -> None:
+        super().prepare(context, stream, target_tasks)
+        here = frozenset(context.this_worker_tasks)
+        senders = context.component_tasks(stream.component)
+        near = [task for task in target_tasks if task in here]
+        if near:
+            senders = [task for task in senders if task in here]
+        targets = near or target_tasks
+        self.target = targets[senders.index(context.this_task_id) % len(targets)]
+
+    def choose_tasks(self, task: int, values: Sequence[Any]) -> Sequence[int]:
+        return (self.target,)
+
+
 class PartialKeyGrouping(CustomGrouping):
     """Sends equal keys to one of two tasks, whichever was sent fewer tuples so far. The load stays
     even if a few keys are very frequent; a consumer has to combine two partial results per key.

@@ -31,7 +31,7 @@ def test_orders_are_added_up_by_user():
 def test_the_plan_says_what_is_fused():
     rows = {row[0]: row for row in build().plan().rows}
     assert "filter(at_least), event_time(attrgetter('at')), key_by" in rows["by_user"][2]
-    assert rows["totals"][3] == "<- spent (local or shuffle)"
+    assert rows["totals"][3] == "<- spent (by key)"
 
 
 def test_a_lambda_is_refused_with_the_line_that_has_it():

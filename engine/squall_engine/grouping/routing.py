@@ -8,6 +8,7 @@ from typing import Any
 
 from squall_common.component.groupings import (
     CustomGrouping,
+    ForwardGrouping,
     NoStableHashError,
     stable_hash,
     stable_hash_of_fields,
@@ -170,6 +171,8 @@ def make_grouper(
         return None
     if kind is GroupingKind.CUSTOM:
         custom = make_custom(grouping, targets.tasks)
+        if type(custom) is ForwardGrouping:
+            return Fixed((targets.by_task[custom.target],))  # without a call for each tuple
         return Custom(custom, targets.by_task, source.task, describe)
     raise EmitError(f"{describe} by a {kind.value} grouping, which only a JVM can run")
 

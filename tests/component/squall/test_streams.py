@@ -38,6 +38,23 @@ def test_running_counts_reach_the_totals() -> None:
     assert largest == WORDS
 
 
+@pytest.mark.parametrize("sinks", [1, 3])
+def test_the_last_row_of_a_key_is_its_last_count(sinks: int) -> None:
+    """A table that keeps a row for each key is wrong if counts overtake each other."""
+    builder = StreamBuilder(parallelism=3)
+    words = builder.source("lines", steps.FiniteLines(COUNT)).flat_map(steps.line_in)
+    counts = words.key_by().count().map(steps.unchanged)
+    counts.to("keep", steps.Keep(), fields=["word", "count"], parallelism=sinks)
+    with LocalCluster() as cluster:
+        cluster.submit_topology("words", {}, builder.build())
+        cluster.wait_until(lambda: len(steps.KEPT) == WORDS.total(), 60)
+    last: dict[str, int] = {}
+    for row in steps.KEPT:
+        assert row["count"] > last.get(row["word"], 0)
+        last[row["word"]] = row["count"]
+    assert last == WORDS
+
+
 def test_counts_of_windows_are_exact() -> None:
     """Ten lines a window; the last window waits for what comes after it."""
     builder = StreamBuilder(parallelism=2)

@@ -8,13 +8,20 @@ import uuid
 from collections import Counter
 from decimal import Decimal
 from fractions import Fraction
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.stable_hashes import TABLE
 
-from squall_common.component.groupings import NoStableHashError, stable_hash, stable_hash_of_fields
+from squall_common.component.groupings import (
+    ForwardGrouping,
+    NoStableHashError,
+    stable_hash,
+    stable_hash_of_fields,
+)
+from squall_common.topology.model import GlobalStreamId
 
 
 @pytest.mark.parametrize(("text", "expected"), TABLE.items())
@@ -130,3 +137,23 @@ def test_keys_spread_over_tasks(tasks, key):
 def test_numbers_spread_over_tasks(tasks):
     counts = Counter(stable_hash(i) % tasks for i in range(8_000))
     assert max(counts.values()) < 1.25 * 8_000 / tasks
+
+
+@pytest.mark.parametrize(
+    ("here", "chosen"),
+    [
+        ([1, 2, 3], {1: 11, 2: 12, 3: 11}),  # no target is in this worker
+        ([1, 3, 12], {1: 12, 3: 12}),
+        ([1, 3, 11, 12], {1: 11, 3: 12}),  # each local sender has a target of its own
+    ],
+)
+def test_forward_sends_all_of_a_task_to_one_task(here, chosen):
+    for task, expected in chosen.items():
+        context = SimpleNamespace(
+            this_task_id=task, this_worker_tasks=here, component_tasks={"a": [1, 2, 3]}.get
+        )
+        grouping = ForwardGrouping()
+        grouping.prepare(context, GlobalStreamId("a"), (11, 12))
+        assert {*grouping.choose_tasks(task, ["x"]), *grouping.choose_tasks(task, [5])} == {
+            expected
+        }

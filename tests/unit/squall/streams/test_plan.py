@@ -31,7 +31,7 @@ def test_the_plan_says_what_runs_where() -> None:
             "<- events (local or shuffle)",
         ),
         ("count", "×4, 8 tasks", "count() over tumbling 60 s of event time", "<- cheap (by key)"),
-        ("print", "×4", "map(word_and_count), print()", "<- count (local or shuffle)"),
+        ("print", "×4", "map(word_and_count), print()", "<- count (by key)"),
         (
             "window-group",
             "×4",
@@ -123,5 +123,17 @@ def test_a_plan_prints_as_a_table() -> None:
         "merge         ×1  merge(), all()                  <- branch (local or shuffle) and "
         "branch:stream-2 (local or shuffle)",
         "window-count  ×1  count() over tumbling 3 values  <- merge (global)",
-        "print         ×1  print()                         <- window-count (local or shuffle)",
+        "print         ×1  print()                         <- window-count (by key)",
     ]
+
+
+def test_a_plan_shows_the_executors_that_the_topology_has() -> None:
+    builder = StreamBuilder(parallelism=3)
+    numbers = builder.source("numbers", steps.Numbers(), of=int)
+    numbers.key_by().count().map(steps.second).to("keep", steps.Keep())
+    numbers.map(steps.double).to("more", steps.Keep(), parallelism=2)
+    numbers.window(tumbling(count=3)).count().output("all")
+    shown = {row[0]: int(row[1].removeprefix("×")) for row in builder.plan().rows}
+    built = {one.id: one.parallelism for one in builder.build().components.values()}
+    assert shown == built
+    assert (shown["keep"], shown["more"], shown["all"]) == (1, 2, 1)
