@@ -245,6 +245,33 @@ def second(pair: tuple[Any, int]) -> int:
     return pair[1]
 
 
+def appending(values: list[int], n: int) -> list[int]:
+    """Changes the total in place, as a state may be."""
+    values.append(n)
+    return values
+
+
+def append_amount(values: list[int], event: Event) -> list[int]:
+    values.append(event.amount)
+    return values
+
+
+def zero_of(n: int) -> int:
+    return 0
+
+
+def append_and_yield(key: str, n: int, state: KeyState[list[int]]) -> Iterator[list[int]]:
+    found = state.get([])
+    for value in (n, -n):
+        found.append(value)
+        yield found
+    state.put(found)
+
+
+def a_text(key: str, n: int, state: KeyState[int]) -> Any:
+    return f"{n} is one value"
+
+
 def unchanged(pair: tuple[str, int]) -> tuple[str, int]:
     return pair
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from squall.streams.functions import Spec, callable_of
-from squall.streams.steps import Flow, Program, explained
-from squall.streams.values import Layout, reader_of, times_of
+from squall.streams.steps import Flow, Program, check_many, explained
+from squall.streams.values import Layout, is_plain, own_copy, reader_of, times_of
 from squall_common.component.component import Bolt, Outputs
 from squall_common.component.stateful import StatefulBolt
 
@@ -180,20 +180,25 @@ class KeyState(Generic[S]):
                 state.put(value)
                 yield value
 
-    `get` returns the state, or `default` if there is none; `put` sets and `delete` removes it."""
+    `get` returns the state, or `default` if there is none; `put` sets and `delete` removes it. What
+    `get` returned may be changed in place; values that were emitted before stay as they were."""
 
-    __slots__ = ("_key", "_state")
+    __slots__ = ("_key", "_state", "changes")
 
     def __init__(self, state: KeyValueState, key: Any) -> None:
         self._state = state
         self._key = key
+        self.changes = False  # whether the function has a value of the state that it may change
 
     def get(self, default: Any = None) -> Any:
         """The state, or `default`."""
-        return self._state.get(self._key, default)
+        value = self._state.get(self._key, default)
+        self.changes = self.changes or not is_plain(value)
+        return value
 
     def put(self, value: S) -> None:
         """Set the state."""
+        self.changes = self.changes or not is_plain(value)
         self._state.put(self._key, value)
 
     def delete(self) -> None:
@@ -262,6 +267,8 @@ class FoldBolt(_KeyedBolt):
             else:
                 total = value if self._init is None else self._add(self._init(), value)
             shown = total if result is None else result(total)
+            if not is_plain(total):
+                shown = own_copy(shown)
         except Exception as error:
             raise explained(error, self._label, value) from None
         state.put(key, total)
@@ -276,9 +283,20 @@ class ProcessBolt(_KeyedBolt):
         assert function is not None
         key, value, *at = tup.values
         try:
-            results = function(key, value, KeyState[Any](self.state, key))
-            found = () if results is None else list(results)
+            state = KeyState[Any](self.state, key)
+            found = _listed(function(key, value, state), state)
         except Exception as error:
             raise explained(error, self._label, value) from None
         for result in found:
             self.emit([result, *at])
+
+
+def _listed(results: Iterable[Any] | None, state: KeyState[Any]) -> list[Any]:
+    """The results of a function that may change its state between two of them."""
+    if results is None:
+        return []
+    check_many(results, "process")
+    found: list[Any] = []
+    for result in results:
+        found.append(own_copy(result) if state.changes else result)
+    return found

@@ -198,18 +198,16 @@ def _flat_map(spec: Spec, label: str, extra: Any, registry: Registry) -> _Run:
 
 
 def _listed(found: Any) -> list[Any]:
-    if isinstance(found, str | bytes):
+    check_many(found, "flat_map")
+    return list(found)
+
+
+def check_many(found: Any, operation: str) -> None:
+    """Raise TypeError if what a function returned is not many values. A text is one."""
+    if isinstance(found, str | bytes) or not hasattr(type(found), "__iter__"):
         raise TypeError(
-            f"flat_map: the function returned {found!r:.100}; expected a list of values"
+            f"{operation}: the function returned {found!r:.100}; expected a list of values"
         )
-    try:
-        return list(found)
-    except TypeError:
-        if hasattr(type(found), "__iter__"):
-            raise
-        raise TypeError(
-            f"flat_map: the function returned {found!r:.100}; expected a list of values"
-        ) from None
 
 
 def _peek(spec: Spec, label: str, extra: Any, registry: Registry) -> _Run:

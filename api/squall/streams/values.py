@@ -17,6 +17,7 @@ With event time, `value`, `keyed`, `key` and `pair` have a last field `at`.
 
 from __future__ import annotations
 
+import copy
 import enum
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -96,3 +97,18 @@ def reader_of(layout: Layout, of: Callable[..., Any] | None) -> Reader:
 def times_of(layout: Layout, columns: Sequence[list[Any]]) -> list[Any]:
     """The times of a batch of one of our own streams that has them."""
     return columns[3] if layout is Layout.WINDOW else columns[-1]
+
+
+_PLAIN = frozenset({str, int, float, bool, bytes, type(None)})
+
+
+def is_plain(value: Any) -> bool:
+    """Whether nobody can change a value: text, a number, a tuple of these."""
+    kind = type(value)
+    return kind in _PLAIN or (kind is tuple and _PLAIN.issuperset(map(type, value)))
+
+
+def own_copy(value: Any) -> Any:
+    """A value that does not change when a function changes its state in place: others get it
+    without having it encoded where they are in the same worker."""
+    return value if is_plain(value) else copy.deepcopy(value)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from squall.streams.functions import Spec, callable_of
 from squall.streams.steps import explained
-from squall.streams.values import Layout, fields_of
+from squall.streams.values import Layout, fields_of, own_copy
 from squall.windows.bolt import AggregateBolt, WindowedBolt
 from squall.windows.operators import Ready
 from squall.windows.sessions import Contents
@@ -79,6 +79,8 @@ class WindowFoldBolt(AggregateBolt):
         )
         assert add is not None
         assert merge is not None
+        # Late values are added to totals that were emitted.
+        self._goes_on = bool(conf.get("topology.bolts.window.allowed.lateness.ms"))
         self._add: Callable[[Any, Any], Any] = add
         self._merge: Callable[[Any, Any], Any] = merge
 
@@ -105,6 +107,8 @@ class WindowFoldBolt(AggregateBolt):
             return
         try:
             shown = total if self._result is None else self._result(total)
+            if self._goes_on:
+                shown = own_copy(shown)
         except Exception as error:
             raise explained(error, self._label, total) from None
         anchors = [tup for tup in window if not getattr(tup, "settled", False)]

@@ -442,3 +442,55 @@ def test_ticks_of_the_topology_reach_no_stream() -> None:
         test.run_for(5)
         assert test.errors == []
         assert [e.values for e in test.emitted("answer")] == [[4, 1]]
+
+
+SUMS_OF_ONE = [[1], [1, 2], [1, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("build", "expected"),
+    [
+        (lambda k: k.aggregate(list, steps.appending), SUMS_OF_ONE),
+        (lambda k: k.update_state_by_key(steps.appending, list), SUMS_OF_ONE),
+        (
+            lambda k: k.process(steps.append_and_yield),
+            [[1], [1, -1], [1, -1, 2], [1, -1, 2, -2]],
+        ),
+    ],
+)
+def test_what_was_emitted_stays_when_a_state_is_changed_in_place(
+    build: Callable[[Any], Stream[Any]], expected: list[list[int]]
+) -> None:
+    """All values come in one batch, so that the state changes before the first is sent."""
+    keyed: Build = lambda s: build(s.key_by(steps.zero_of))  # noqa: E731
+    values = [1, 2, 3][: 2 if len(expected) == 4 else 3]
+    found = [row[1] if isinstance(row, tuple) else row for row in of_numbers(keyed, values)]
+    assert found == expected
+
+
+def test_a_text_that_process_returns_is_not_taken_apart() -> None:
+    builder = StreamBuilder()
+    numbers = builder.source("numbers", steps.Numbers(), of=int)
+    numbers.key_by().process(steps.a_text).named("answer")
+    with TopologyTest(builder.to_topology_builder()) as test:
+        test.feed("numbers", [1], message_id=1)
+        test.run_for(1)
+        assert test.emitted("answer") == []
+        (error,) = test.errors
+    assert "process: the function returned '1 is one value'; expected a list of values" in str(
+        error
+    )
+
+
+def test_a_total_that_was_emitted_stays_when_a_late_value_is_added_in_place() -> None:
+    builder = StreamBuilder()
+    times = EventTime(allowed_lateness_secs=100)
+    windows = by_user(builder).window(tumbling(secs=60, event_time=times))
+    windows.aggregate(list, steps.append_amount, steps.joined).named("answer")
+    with TopologyTest(builder.to_topology_builder()) as test:
+        for number, row in enumerate([("ann", 5, 1_000), ("bob", 1, 61_000), ("ann", 7, 2_000)]):
+            test.feed("events", list(row), message_id=number)
+            test.run_for(2)
+        assert test.errors == []
+        found = [emitted.values[:2] for emitted in test.emitted("answer")]
+    assert found == [["ann", [5]], ["ann", [5, 7]]]
