@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ class StepNode(Node):
 
     @property
     def event_time(self) -> EventTime | None:
-        return self.time or self.parents[0].event_time
+        return self.time or common_time(parent.event_time for parent in self.parents)
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -159,6 +160,28 @@ class Graph:
         self.problems.append(f"{call_site()}: {label}: {what}")
 
 
-def with_time(windows: Windows, parent_time: EventTime | None) -> EventTime | None:
-    """The event time of windows over a stream."""
-    return windows.event_time if windows.event_time is not None else parent_time
+def with_time(windows: Windows, stream_time: EventTime | None) -> EventTime | None:
+    """The event time of windows over a stream: what theirs leaves at its default is that of the
+    stream."""
+    own = windows.event_time
+    if own is None or stream_time is None:
+        return own if stream_time is None else stream_time
+    given = {one.name: getattr(own, one.name) for one in fields(own)}
+    changed = {one.name: given[one.name] for one in fields(own) if given[one.name] != one.default}
+    return replace(stream_time, **changed)
+
+
+def common_time(times: Iterable[EventTime | None]) -> EventTime | None:
+    """The event time of several streams together, which waits for the one that is most out of
+    order. A silent input holds windows up unless all streams say how long."""
+    found = [time for time in times if time is not None]
+    if not found:
+        return None
+    idle = [time.idle_secs for time in found if time.idle_secs is not None]
+    return replace(
+        found[0],
+        lag_secs=max(time.lag_secs for time in found),
+        watermark_interval_secs=min(time.watermark_interval_secs for time in found),
+        idle_secs=max(idle) if len(idle) == len(found) else None,
+        allowed_lateness_secs=max(time.allowed_lateness_secs for time in found),
+    )

@@ -22,6 +22,7 @@ from squall.streams.nodes import (
     SourceNode,
     StepNode,
     WindowNode,
+    common_time,
     with_time,
 )
 from squall.streams.values import Windowed
@@ -125,7 +126,7 @@ class Stream(Generic[T]):
         )
 
     def merge(self: Stream[R], *others: Stream[R]) -> Stream[R]:
-        """The values of this stream and of others."""
+        """The values of this stream and of others. In event time the largest lag counts."""
         parents = (self._node, *(other._node for other in others))
         label = "merge()"
         if len(set(parents)) != len(parents):
@@ -172,7 +173,7 @@ class Stream(Generic[T]):
 
     def window(self, windows: Windows) -> WindowedStream[None, T]:
         """Windows over all values, in one task: `tumbling`, `sliding` or `session` of
-        `squall.windows`."""
+        `squall.windows`. What their `EventTime` leaves at its default is that of `event_time`."""
         parent = self._node
         if not (isinstance(parent, StepNode)):
             parent = self._node_of("values", "values")
@@ -377,13 +378,20 @@ class KeyedStream(Stream[T], Generic[K, T]):
         self, windows: Windows
     ) -> WindowedStream[K, T]:
         """Windows of each key: `tumbling`, `sliding` or `session` of `squall.windows`. They are in
-        event time if the stream has `event_time`, or if `windows` says so."""
+        event time if the stream has `event_time`. What the `EventTime` of `windows` leaves at its
+        default is that of the stream:
+
+            late = EventTime(allowed_lateness_secs=60)
+            words = StreamBuilder().source("words", Sentences(), of=str).event_time(len, lag_secs=5)
+            words.key_by().window(tumbling(secs=60, event_time=late)).count().print()
+        """
         return WindowedStream(self._graph, self._node, windows, by_key=True)
 
     def join(
         self, other: KeyedStream[Any, U], windows: Windows
     ) -> Stream[Windowed[K, tuple[T, U]]]:
-        """Each pair of values with the same key that are in the same window."""
+        """Each pair of values with the same key that are in the same window. In event time the
+        larger lag of the two streams counts."""
         return Stream(self._graph, self._join("inner", other, windows))
 
     def left_join(
@@ -427,12 +435,11 @@ class KeyedStream(Stream[T], Generic[K, T]):
         windows = checked_windows(self._graph, label, windows)
         if windows.event_time is None and (times[0] is None) != (times[1] is None):
             self._graph.problem(label, "only one of the streams has event_time()")
-        slowest = max((one for one in times if one is not None), key=_lag, default=None)
         node = WindowNode(
             parents=(self._node, other._node),
             label=label,
             operation="join",
-            windows=replace(windows, event_time=with_time(windows, slowest)),
+            windows=replace(windows, event_time=with_time(windows, common_time(times))),
             join=kind,
         )
         return self._graph.add(node)
@@ -575,10 +582,6 @@ def checked_windows(graph: Graph, label: str, windows: Any) -> Windows:
     if time is not None and time.late_stream is not None:
         graph.problem(label, "EventTime has a late_stream, which no stream here reads")
     return replace(windows, key=())
-
-
-def _lag(time: EventTime) -> float:
-    return time.lag_secs
 
 
 def _specs(graph: Graph, operation: str, *functions: Any) -> list[Spec]:

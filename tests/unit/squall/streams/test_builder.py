@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -203,7 +203,8 @@ def test_windows_in_event_time(build: Any, expected: list[Any]) -> None:
     [
         (0, tumbling(secs=600), 1),  # results of one end come in several turns
         (5, tumbling(secs=600), 5_000),
-        (0, tumbling(secs=600, event_time=EventTime(lag_secs=0)), 0),
+        (0, tumbling(secs=600, event_time=EventTime(idle_secs=9)), 1),
+        (5, tumbling(secs=600, event_time=EventTime(lag_secs=60)), 60_000),
     ],
 )
 def test_windows_of_windows_wait_for_results_of_the_same_time(
@@ -494,3 +495,48 @@ def test_a_total_that_was_emitted_stays_when_a_late_value_is_added_in_place() ->
         assert test.errors == []
         found = [emitted.values[:2] for emitted in test.emitted("answer")]
     assert found == [["ann", [5]], ["ann", [5, 7]]]
+
+
+def conf_of_windows(
+    build: Callable[[Stream[steps.Event], Stream[steps.Event]], Stream[Any]],
+) -> Any:
+    """The configuration of windows over two streams, of lags of 5 s and 60 s."""
+    builder = StreamBuilder()
+    first = builder.source("first", steps.Events(), of=steps.Event)
+    second = builder.source("second", steps.Events(), of=steps.Event)
+    build(
+        first.event_time(steps.at_of, lag_secs=5, watermark_interval_secs=0.5),
+        second.event_time(steps.at_of, lag_secs=60, idle_secs=9),
+    ).named("answer")
+    return builder.build().bolts["answer"].conf
+
+
+MINUTES = tumbling(secs=60)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda one, other: one.merge(other).key_by(steps.user_of).window(MINUTES).count(),
+        lambda one, other: other.merge(one).key_by(steps.user_of).window(MINUTES).count(),
+        lambda one, other: one.key_by(steps.user_of).join(other.key_by(steps.user_of), MINUTES),
+        lambda one, other: other.key_by(steps.user_of).join(one.key_by(steps.user_of), MINUTES),
+    ],
+)
+def test_windows_over_several_streams_wait_for_the_largest_lag(build: Any) -> None:
+    conf = conf_of_windows(build)
+    assert conf["topology.bolts.tuple.timestamp.max.lag.ms"] == 60_000
+    assert conf["topology.bolts.watermark.event.interval.ms"] == 500
+    assert "topology.bolts.watermark.idle.timeout.ms" not in conf  # one of them always speaks
+
+
+def test_windows_keep_what_the_stream_says_of_its_time() -> None:
+    """An allowed lateness alone does not take the lag away, which would make values late."""
+    late = EventTime(allowed_lateness_secs=30, watermark_interval_secs=2)
+    conf = conf_of_windows(
+        lambda _, two: two.key_by(steps.user_of).window(replace(MINUTES, event_time=late)).count()
+    )
+    assert conf["topology.bolts.window.allowed.lateness.ms"] == 30_000
+    assert conf["topology.bolts.watermark.event.interval.ms"] == 2_000
+    assert conf["topology.bolts.tuple.timestamp.max.lag.ms"] == 60_000
+    assert conf["topology.bolts.watermark.idle.timeout.ms"] == 9_000
