@@ -195,20 +195,23 @@ def session(*, gap_secs: float, key: Key = (), event_time: EventTime | None = No
 
         session(gap_secs=1800, key="user")
     """
-    return Windows(gap_ms=_millis("gap_secs", gap_secs), key=_fields(key), event_time=event_time)
+    gap_ms = _millis("gap_secs", gap_secs, call="session(): ")
+    return Windows(gap_ms=gap_ms, key=_fields(key), event_time=event_time)
 
 
 def _one(what: str, secs_name: str, secs: Any, count_name: str, count: Any) -> int:
     if (secs is None) == (count is None):
         raise InvalidTopologyError(f"{what}(): give either {secs_name} or {count_name}")
     if secs is not None:
-        return _millis(secs_name, secs)
+        return _millis(secs_name, secs, call=f"{what}(): ")
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= DURATION_MS_MAX:
-        raise InvalidTopologyError(f"{count_name} is {count!r}; expected a whole number from 1")
+        raise InvalidTopologyError(
+            f"{what}(): {count_name} is {count!r}; expected a whole number from 1"
+        )
     return count
 
 
-def _millis(name: str, secs: Any, minimum: int = 1) -> int:
+def _millis(name: str, secs: Any, minimum: int = 1, call: str = "") -> int:
     if isinstance(secs, (int, float)) and not isinstance(secs, bool):
         try:
             millis = round(secs * 1000)
@@ -217,8 +220,8 @@ def _millis(name: str, secs: Any, minimum: int = 1) -> int:
         if minimum <= millis <= DURATION_MS_MAX:
             return millis
     raise InvalidTopologyError(
-        f"{name} is {secs!r}; expected seconds, from {minimum / 1000:g} to "
-        f"{DURATION_MS_MAX / 1000:g}"
+        f"{call}{name} is {secs!r}; expected seconds, from {minimum / 1000:g} to "
+        f"{DURATION_MS_MAX // 1000}"
     )
 
 

@@ -129,3 +129,21 @@ def test_what_is_right_has_no_problems() -> None:
     assert plan({LENGTH + "count": 9}).problems(event_time=False, aggregates=True) == []
     gap = {"topology.bolts.window.session.gap.ms": 9}
     assert plan(gap).problems(event_time=False, aggregates=True) == []
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: tumbling(secs=0),
+            "tumbling(): secs is 0; expected seconds, from 0.001 to 2147483",
+        ),
+        (lambda: tumbling(count=0), "tumbling(): count is 0; expected a whole number from 1"),
+        (lambda: sliding(secs=9, every_secs=-1), "sliding(): every_secs is -1; expected seconds"),
+        (lambda: session(gap_secs=float("nan")), "session(): gap_secs is nan; expected seconds"),
+    ],
+)
+def test_a_wrong_length_names_the_call(make: Any, message: str) -> None:
+    with pytest.raises(InvalidTopologyError) as raised:
+        make()
+    assert str(raised.value).startswith(message)
