@@ -251,6 +251,27 @@ def appending(values: list[int], n: int) -> list[int]:
     return values
 
 
+def forgets_to_return(values: list[int], n: int) -> Any:
+    values.append(n)
+
+
+def time_of_a_text(n: int) -> Any:
+    return {1: "2026-01-01", 2: 1_700_000_000_000_000}.get(n, n)
+
+
+def not_a_number(n: int) -> Any:
+    return (float("nan"), n) if n == 1 else float("nan")
+
+
+class Nameless:
+    def __str__(self) -> str:
+        raise ValueError("it has no name")
+
+
+def nameless_three(n: int) -> Any:
+    return Nameless() if n == 3 else n
+
+
 def append_amount(values: list[int], event: Event) -> list[int]:
     values.append(event.amount)
     return values
@@ -260,7 +281,7 @@ def zero_of(n: int) -> int:
     return 0
 
 
-def append_and_yield(key: str, n: int, state: KeyState[list[int]]) -> Iterator[list[int]]:
+def append_and_yield(key: int, n: int, state: KeyState[list[int]]) -> Iterator[list[int]]:
     found = state.get([])
     for value in (n, -n):
         found.append(value)
@@ -268,7 +289,12 @@ def append_and_yield(key: str, n: int, state: KeyState[list[int]]) -> Iterator[l
     state.put(found)
 
 
-def a_text(key: str, n: int, state: KeyState[int]) -> Any:
+def latest_number(key: str, n: int, state: KeyState[int]) -> list[int]:
+    state.put(n)
+    return [n]
+
+
+def a_text(key: int, n: int, state: KeyState[int]) -> Any:
     return f"{n} is one value"
 
 

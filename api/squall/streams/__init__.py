@@ -9,7 +9,7 @@
     words.key_by().window(tumbling(secs=60)).count().print()
     topology = builder.build()
 
-    stream      Stream, KeyedStream, WindowedStream: what a program calls
+    stream      Stream, KeyedStream, WindowedStream, WindowResults: what a program calls
     builder     StreamBuilder
     nodes       the graph of these calls
     planning    from the graph to tasks: what is fused, what is sent; `plan` shows it
@@ -25,7 +25,7 @@ It uses the builder and the windows of `squall`, and nothing of the engine.
 from squall.streams.bolts import KeyState
 from squall.streams.builder import StreamBuilder
 from squall.streams.plan import Plan
-from squall.streams.stream import KeyedStream, Stream, WindowedStream
+from squall.streams.stream import KeyedStream, Stream, WindowedStream, WindowResults
 from squall.streams.values import Windowed
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "Plan",
     "Stream",
     "StreamBuilder",
+    "WindowResults",
     "Windowed",
     "WindowedStream",
 ]

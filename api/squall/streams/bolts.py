@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from squall.streams.functions import Spec, callable_of
 from squall.streams.steps import Flow, Program, check_many, explained
-from squall.streams.values import Layout, is_plain, own_copy, reader_of, times_of
+from squall.streams.values import (
+    Layout,
+    check_total,
+    is_plain,
+    own_copy,
+    reader_of,
+    times_of,
+)
 from squall_common.component.component import Bolt, Outputs
 from squall_common.component.stateful import StatefulBolt
 
@@ -262,10 +269,13 @@ class FoldBolt(_KeyedBolt):
         state, result = self.state, self._result
         total = state.get(key, _NOTHING)
         try:
-            if total is not _NOTHING:
-                total = self._add(total, value)
+            if total is _NOTHING and self._init is None:
+                total = value
             else:
-                total = value if self._init is None else self._add(self._init(), value)
+                before = self._init() if total is _NOTHING and self._init is not None else total
+                total = self._add(before, value)
+                if total is None:
+                    check_total(total, before)
             shown = total if result is None else result(total)
             if not is_plain(total):
                 shown = own_copy(shown)

@@ -19,6 +19,7 @@ import inspect
 import operator
 import sys
 import types
+import typing
 from collections.abc import Callable
 from typing import Any
 
@@ -107,6 +108,8 @@ def kind_problem(operation: str, function: Any) -> tuple[str, str] | None:
 def _spec_of(function: Any) -> Spec:
     if isinstance(function, functools.partial):
         return ["partial", _spec_of(function.func), list(function.args), dict(function.keywords)]
+    if isinstance(typing.get_origin(function), type):  # list[int] makes what list makes
+        return _spec_of(typing.get_origin(function))
     if isinstance(function, _OPERATORS):
         made: Any = function.__reduce__()
         make, args = made[:2]

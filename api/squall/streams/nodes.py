@@ -111,6 +111,7 @@ class WindowNode(Node):
     by_key: bool = True
     functions: tuple[Spec, ...] = ()
     join: str = ""
+    late: bool = False  # whether the program takes its late values
 
     @property
     def timed(self) -> bool:
@@ -122,6 +123,11 @@ class WindowNode(Node):
         watermark of windows further on stays before it until later results come."""
         time = self.windows.event_time
         return time and replace(time, lag_secs=max(time.lag_secs, RESULTS_LAG_SECS))
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class LateNode(Node):
+    """The late values of windows, which are its parent."""
 
 
 @dataclass(eq=False, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from squall.streams.nodes import (
     AsyncNode,
     Graph,
     KeyedNode,
+    LateNode,
     Node,
     SinkNode,
     SourceNode,
@@ -25,7 +26,9 @@ from squall.streams.nodes import (
 )
 from squall.streams.steps import Step
 from squall.streams.values import TIME_FIELD, Layout, fields_of
-from squall.windows.spec import EventTime, Windows
+from squall.windows.spec import Windows
+
+LATE = "late"
 
 _INNER = frozenset({"arm", "values", "key_by", "fields", "event_time"})
 
@@ -74,9 +77,9 @@ class Task:
         """How many it has: those that the user gave it, or else the program's `default`."""
         node = self.node
         alone = isinstance(node, WindowNode) and not node.by_key
-        return self.named.parallelism or (
-            1 if alone or isinstance(node, SourceNode | SinkNode) else default
-        )
+        if self.named.parallelism is not None:
+            return self.named.parallelism
+        return 1 if alone or isinstance(node, SourceNode | SinkNode) else default
 
     @property
     def is_spout(self) -> bool:
@@ -113,6 +116,8 @@ class _Planner:
         for node in self._graph.nodes:
             if isinstance(node, StepNode):
                 self._of[node] = self._steps(node)
+            elif isinstance(node, LateNode):
+                self._of[node] = self._of[node.parents[0]]
             else:
                 self._of[node] = task = Task(node)
                 self._tasks.append(task)
@@ -123,7 +128,8 @@ class _Planner:
         for node in self._graph.nodes:
             self._connect(node)
         for node in self._graph.nodes:
-            if not self._children[node] and _emits(node):
+            taken = [one for one in self._children[node] if not isinstance(one, LateNode)]
+            if not taken and _emits(node):
                 self._output(node, Layout.VALUE, timed=False)
         return self._tasks
 
@@ -171,6 +177,18 @@ class _Planner:
         return task
 
     def _name(self) -> None:
+        first: dict[str, Node] = {}
+        for task in self._tasks:
+            node = task.named
+            if node.id is None:
+                continue
+            problem = None
+            if not isinstance(node.id, str):
+                problem = f"the id is {node.id!r}; expected a text"
+            elif first.setdefault(node.id, node) is not node:
+                problem = f"the id {node.id!r} is that of {first[node.id].described} already"
+            if problem is not None:
+                self._graph.problems.append(f"{node.where}: {node.label}: {problem}")
         taken = {task.named.id for task in self._tasks if task.named.id is not None}
         for task in self._tasks:
             given = task.named.id
@@ -186,6 +204,8 @@ class _Planner:
     # -- what they send each other --
 
     def _connect(self, node: Node) -> None:
+        if isinstance(node, LateNode):
+            return  # a stream of its windows
         task = self._of[node]
         if isinstance(node, StepNode):
             if node is not task.steps[0]:
@@ -214,7 +234,12 @@ class _Planner:
                 f"{node.where}: {node.label}: windows without a key are in one task; leave out "
                 "parallelism, or call key_by() before window()"
             )
-        layout = Layout.KEY if node.operation == "count" and node.by_key else Layout.KEYED
+        if node.late and time is None:
+            self._graph.problems.append(
+                f"{node.where}: {node.label}: late() needs windows in event time; call event_time()"
+            )
+        only_counts = node.operation == "count" and node.by_key and not node.late
+        layout = Layout.KEY if only_counts else Layout.KEYED
         first, *others = [
             self._output(parent, layout, timed=time is not None, again=side > 0)
             for side, parent in enumerate(node.parents)
@@ -226,7 +251,8 @@ class _Planner:
         task.windows = replace(
             node.windows,
             key=("key",) if node.by_key else (),
-            event_time=None if time is None else _by_field(time),
+            event_time=time
+            and replace(time, field=TIME_FIELD, late_stream=LATE if node.late else None),
         )
 
     def _input(self, task: Task, parent: Node, grouping: str, *, timed: bool) -> None:
@@ -245,6 +271,8 @@ class _Planner:
             fields = list(node.extra) if layout is Layout.NAMED else fields_of(layout, timed=timed)
         elif isinstance(node, SourceNode):
             layout, fields, timed = node.layout, list(node.fields), False
+        elif isinstance(node, LateNode):
+            layout, fields, timed = Layout.LATE, fields_of(Layout.LATE, timed=True), True
         elif isinstance(node, WindowNode):
             layout = Layout.WINDOW
             fields, timed = fields_of(layout, timed=False), node.timed
@@ -264,6 +292,8 @@ class _Planner:
     def _stream_of(self, task: Task, node: Node) -> str:
         if isinstance(node, SourceNode):
             return node.stream
+        if isinstance(node, LateNode | WindowNode):
+            return LATE if isinstance(node, LateNode) else "default"
         return "default" if not task.outputs else f"stream-{len(task.outputs) + 1}"
 
 
@@ -302,14 +332,10 @@ def _own_layout(node: StepNode) -> Layout:
     return Layout.KEYED if node.operation == "key_by" else Layout.VALUE
 
 
-def _by_field(time: EventTime) -> EventTime:
-    return replace(time, field=TIME_FIELD)
-
-
 def _emits(node: Node) -> bool:
     """Whether the values of a node that nobody takes are emitted all the same: its component's
     stream is what Spark writes and tests look at."""
-    if isinstance(node, SinkNode | SourceNode):
+    if isinstance(node, SinkNode | SourceNode | LateNode):
         return False
     ends = ("print", "branch", "peek", "arm")
     return node.id is not None or not (isinstance(node, StepNode) and node.operation in ends)

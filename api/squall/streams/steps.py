@@ -13,6 +13,7 @@ from itertools import chain, compress, repeat
 from typing import Any
 
 from squall.streams.functions import Spec, callable_of
+from squall.windows.reading import millis_of
 from squall_common.component.groupings import canonical_encoding
 from squall_common.topology.serialization import Registry
 
@@ -21,6 +22,7 @@ Fail = Callable[[int, BaseException], Any]
 
 _PLAIN_KEYS = frozenset({str, int, float, bool, bytes, type(None)})
 _BOOLS = frozenset({bool})
+_LAST_MS = 253_402_300_799_999
 NOWHERE = -1  # of a value that no branch takes
 
 
@@ -221,10 +223,13 @@ def _peek(spec: Spec, label: str, extra: Any, registry: Registry) -> _Run:
 
 
 def _print(spec: Spec, label: str, prefix: Any, registry: Registry) -> _Run:
+    def shown(value: Any) -> str:
+        return f"{prefix}{value}\n"
+
     def run(flow: Flow, fail: Fail) -> Flow:
-        lines = "".join(f"{prefix}{value}\n" for value in flow.values)
-        print(lines, end="", flush=True)
-        return flow
+        lines, failed = _applied(shown, label, flow, fail)
+        print("".join(lines), end="", flush=True)
+        return flow.without(failed)
 
     return run
 
@@ -235,9 +240,23 @@ def _event_time(spec: Spec, label: str, extra: Any, registry: Registry) -> _Run:
     def run(flow: Flow, fail: Fail) -> Flow:
         times, failed = _applied(function, label, flow, fail)
         left = flow.without(failed)
+        if not times or (set(map(type, times)) == {int} and max(times) <= _LAST_MS):
+            return Flow(left.values, left.origins, times)
+        times, failed = _applied(_time, label, Flow(times, left.origins), fail)
+        left = left.without(failed)
         return Flow(left.values, left.origins, times)
 
     return run
+
+
+def _time(at: Any) -> Any:
+    """The same timestamp. Raises ValueError if it is none, or would make late, for good, whatever
+    comes after it."""
+    if millis_of(at) > _LAST_MS:
+        raise ValueError(
+            f"timestamp {at!r:.100} is after the year 9999; expected milliseconds since the epoch"
+        )
+    return at
 
 
 def _key_by(spec: Spec, label: str, extra: Any, registry: Registry) -> _Run:
@@ -250,7 +269,8 @@ def _key_by(spec: Spec, label: str, extra: Any, registry: Registry) -> _Run:
             keys, failed = _applied(function, label, flow, fail)
             left = flow.without(failed)
         keyed = Flow(left.values, left.origins, left.times, keys)
-        if _PLAIN_KEYS.issuperset(map(type, keys)):
+        types = set(map(type, keys))
+        if types <= _PLAIN_KEYS and float not in types:
             return keyed
         return keyed.without(list(_unhashable(keyed, label, fail, registry)))
 
@@ -261,15 +281,22 @@ def _unhashable(flow: Flow, label: str, fail: Fail, registry: Registry) -> Itera
     """The places of the keys that no grouping can hash."""
     rows = flow.rows()
     for place, key in enumerate(flow.keys or ()):
-        if type(key) is tuple and _PLAIN_KEYS.issuperset(map(type, key)):
-            continue  # seen without the cost of an encoding
-        if type(key) not in _PLAIN_KEYS:
-            try:
+        try:
+            if _is_nan(key):
+                raise ValueError(f"the key is {key!r}, which equals nothing, not even itself")
+            if type(key) is tuple and _PLAIN_KEYS.issuperset(map(type, key)):
+                continue  # seen without the cost of an encoding
+            if type(key) not in _PLAIN_KEYS:
                 hash(key)
                 canonical_encoding(key, registry)
-            except Exception as error:
-                fail(rows[place], explained(error, label, flow.values[place]))
-                yield place
+        except Exception as error:
+            fail(rows[place], explained(error, label, flow.values[place]))
+            yield place
+
+
+def _is_nan(key: Any) -> bool:
+    """Whether it is not a number, or has one in it. Each would have a state of its own."""
+    return key != key if type(key) is float else type(key) is tuple and any(map(_is_nan, key))
 
 
 def _branch(spec: Spec, label: str, predicates: Any, registry: Registry) -> _Run:
@@ -334,5 +361,6 @@ _OPERATIONS: dict[str, Callable[[Spec, str, Any, Registry], _Run]] = {
     "arm": _arm,
     "merge": _same,
     "values": _same,
+    "late": _same,
     "fields": _fields,
 }

@@ -17,6 +17,7 @@ from squall.streams.nodes import (
     AsyncNode,
     Graph,
     KeyedNode,
+    LateNode,
     Node,
     SinkNode,
     SourceNode,
@@ -38,6 +39,7 @@ A = TypeVar("A")
 U = TypeVar("U")
 H = TypeVar("H", bound=Hashable)
 V = TypeVar("V")
+L = TypeVar("L", covariant=True)
 _Self = TypeVar("_Self", bound="Stream[Any]")
 
 _CONCURRENCY = "topology.bolt.async.concurrency"
@@ -127,8 +129,9 @@ class Stream(Generic[T]):
 
     def merge(self: Stream[R], *others: Stream[R]) -> Stream[R]:
         """The values of this stream and of others. In event time the largest lag counts."""
-        parents = (self._node, *(other._node for other in others))
         label = "merge()"
+        known = [one for one in others if _belongs(self._graph, label, one)]
+        parents = (self._node, *(other._node for other in known))
         if len(set(parents)) != len(parents):
             self._graph.problem(label, "a stream is merged with itself")
         if len({parent.timed for parent in parents}) > 1:
@@ -151,11 +154,12 @@ class Stream(Generic[T]):
         further on are in event time. The other arguments are those of `EventTime`."""
         node = self._step("event_time", at)
         assert isinstance(node, StepNode)
-        node.time = EventTime(
+        time = EventTime(
             lag_secs=lag_secs,
             idle_secs=idle_secs,
             watermark_interval_secs=watermark_interval_secs,
         )
+        node.time = time if _is_sound(self._graph, node.label, time) else EventTime()
         return Stream(self._graph, node)
 
     @overload
@@ -389,34 +393,34 @@ class KeyedStream(Stream[T], Generic[K, T]):
 
     def join(
         self, other: KeyedStream[Any, U], windows: Windows
-    ) -> Stream[Windowed[K, tuple[T, U]]]:
+    ) -> WindowResults[Windowed[K, tuple[T, U]], T | U]:
         """Each pair of values with the same key that are in the same window. In event time the
         larger lag of the two streams counts."""
-        return Stream(self._graph, self._join("inner", other, windows))
+        return WindowResults(self._graph, self._join("inner", other, windows))
 
     def left_join(
         self, other: KeyedStream[Any, U], windows: Windows
-    ) -> Stream[Windowed[K, tuple[T, U | None]]]:
+    ) -> WindowResults[Windowed[K, tuple[T, U | None]], T | U]:
         """The same, and values of this stream without a partner, with None."""
-        return Stream(self._graph, self._join("left", other, windows))
+        return WindowResults(self._graph, self._join("left", other, windows))
 
     def right_join(
         self, other: KeyedStream[Any, U], windows: Windows
-    ) -> Stream[Windowed[K, tuple[T | None, U]]]:
+    ) -> WindowResults[Windowed[K, tuple[T | None, U]], T | U]:
         """The same as `join`, and values of the other stream without a partner, with None."""
-        return Stream(self._graph, self._join("right", other, windows))
+        return WindowResults(self._graph, self._join("right", other, windows))
 
     def full_join(
         self, other: KeyedStream[Any, U], windows: Windows
-    ) -> Stream[Windowed[K, tuple[T | None, U | None]]]:
+    ) -> WindowResults[Windowed[K, tuple[T | None, U | None]], T | U]:
         """The same as `join`, and values of either stream without a partner, with None."""
-        return Stream(self._graph, self._join("full", other, windows))
+        return WindowResults(self._graph, self._join("full", other, windows))
 
     def co_group(
         self, other: KeyedStream[Any, U], windows: Windows
-    ) -> Stream[Windowed[K, tuple[list[T], list[U]]]]:
+    ) -> WindowResults[Windowed[K, tuple[list[T], list[U]]], T | U]:
         """For each key and window the values of this stream and those of the other one."""
-        return Stream(self._graph, self._join("group", other, windows))
+        return WindowResults(self._graph, self._join("group", other, windows))
 
     def _keyed(self, operation: str, label: str, *functions: Spec) -> Node:
         node = KeyedNode(
@@ -431,6 +435,8 @@ class KeyedStream(Stream[T], Generic[K, T]):
         if not isinstance(other, KeyedStream):
             self._graph.problem(label, "expected a stream by key; call key_by() on it")
             return self._node
+        if not _belongs(self._graph, label, other):
+            return self._node
         times = (self._node.event_time, other._node.event_time)
         windows = checked_windows(self._graph, label, windows)
         if windows.event_time is None and (times[0] is None) != (times[1] is None):
@@ -443,6 +449,25 @@ class KeyedStream(Stream[T], Generic[K, T]):
             join=kind,
         )
         return self._graph.add(node)
+
+
+class WindowResults(Stream[T], Generic[T, L]):
+    """The results of windows over values of type `L`; `late` has the values that came too late."""
+
+    def late(self) -> Stream[L]:
+        """The values that came too late for their windows, each with its own time. Without this
+        they are dropped, and counted in the log.
+
+            words = StreamBuilder().source("words", Sentences(), of=str).event_time(len)
+            counts = words.key_by().window(tumbling(secs=60)).count()
+            counts.print()
+            counts.late().print("too late: ")
+        """
+        windows = self._node
+        assert isinstance(windows, WindowNode)
+        windows.late = True
+        node = self._graph.add(LateNode(parents=(windows,), label="late()"))
+        return Stream(self._graph, self._node_of("late", "late()", parent=node))
 
 
 class WindowedStream(Generic[K, T]):
@@ -464,18 +489,18 @@ class WindowedStream(Generic[K, T]):
     def __repr__(self) -> str:
         return f"<WindowedStream {self._node.label}>"
 
-    def count(self) -> Stream[Windowed[K, int]]:
+    def count(self) -> WindowResults[Windowed[K, int], T]:
         """How many values each window holds."""
-        return Stream(self._graph, self._window("count", "count()"))
+        return WindowResults(self._graph, self._window("count", "count()"))
 
     def reduce(
         self: WindowedStream[Any, V], function: Callable[[V, V], V]
-    ) -> Stream[Windowed[K, V]]:
+    ) -> WindowResults[Windowed[K, V], V]:
         """The values of each window, put together two by two. The function must be associative:
         what it makes of several values is put together, too."""
         label = f"reduce({name_of(function)})"
         spec = _spec(self._graph, "reduce", function)
-        return Stream(self._graph, self._window("fold", label, None, spec, spec, None))
+        return WindowResults(self._graph, self._window("fold", label, None, spec, spec, None))
 
     @overload
     def aggregate(
@@ -483,7 +508,7 @@ class WindowedStream(Generic[K, T]):
         init: Callable[[], A],
         add: Callable[[A, T], A],
         merge: Callable[[A, A], A],
-    ) -> Stream[Windowed[K, A]]: ...
+    ) -> WindowResults[Windowed[K, A], T]: ...
 
     @overload
     def aggregate(
@@ -492,7 +517,7 @@ class WindowedStream(Generic[K, T]):
         add: Callable[[A, T], A],
         merge: Callable[[A, A], A],
         result: Callable[[A], R],
-    ) -> Stream[Windowed[K, R]]: ...
+    ) -> WindowResults[Windowed[K, R], T]: ...
 
     def aggregate(
         self,
@@ -500,24 +525,24 @@ class WindowedStream(Generic[K, T]):
         add: Callable[[Any, T], Any],
         merge: Callable[[Any, Any], Any],
         result: Callable[[Any], Any] | None = None,
-    ) -> Stream[Windowed[K, Any]]:
+    ) -> WindowResults[Windowed[K, Any], T]:
         """The total of each window: `init()` is that of no value, `add(total, value)` that with one
         value more, `merge(first, second)` that of two, which it must not change. `result(total)`
         is emitted; without it, the total. As in an `AggregateBolt`, each value costs the same, in
         however many sliding windows it is."""
         label = f"aggregate({name_of(add)})"
         specs = _specs(self._graph, "aggregate", init, add, merge, result)
-        return Stream(self._graph, self._window("fold", label, *specs))
+        return WindowResults(self._graph, self._window("fold", label, *specs))
 
-    def group(self) -> Stream[Windowed[K, list[T]]]:
+    def group(self) -> WindowResults[Windowed[K, list[T]], T]:
         """The values of each window, as a list, in the order in which they came."""
-        return Stream(self._graph, self._window("apply", "group()", None))
+        return WindowResults(self._graph, self._window("apply", "group()", None))
 
-    def apply(self, function: Callable[[list[T]], R]) -> Stream[Windowed[K, R]]:
+    def apply(self, function: Callable[[list[T]], R]) -> WindowResults[Windowed[K, R], T]:
         """What a function makes of the list of values of each window."""
         label = f"apply({name_of(function)})"
         spec = _spec(self._graph, "apply", function)
-        return Stream(self._graph, self._window("apply", label, spec))
+        return WindowResults(self._graph, self._window("apply", label, spec))
 
     def _window(self, operation: str, label: str, *functions: Spec) -> Node:
         node = WindowNode(
@@ -580,8 +605,31 @@ def checked_windows(graph: Graph, label: str, windows: Any) -> Windows:
             f"EventTime names the field {time.field!r}; say what the time is with event_time()",
         )
     if time is not None and time.late_stream is not None:
-        graph.problem(label, "EventTime has a late_stream, which no stream here reads")
-    return replace(windows, key=())
+        graph.problem(label, "EventTime has a late_stream; call late() on the results instead")
+    if time is not None and not _is_sound(graph, label, time):
+        time = None
+    return replace(windows, key=(), event_time=time)
+
+
+def _is_sound(graph: Graph, label: str, time: EventTime) -> bool:
+    """Whether the numbers of an event time are right; notes what is wrong with them."""
+    try:
+        time.conf()
+    except InvalidTopologyError as error:
+        graph.problem(label, str(error))
+        return False
+    return True
+
+
+def _belongs(graph: Graph, label: str, other: Any) -> bool:
+    """Whether it is a stream of the same builder; notes if it is not."""
+    if not isinstance(other, Stream):
+        graph.problem(label, f"{other!r:.100} is not a stream")
+        return False
+    if other._graph is not graph:
+        graph.problem(label, "the other stream is one of another StreamBuilder")
+        return False
+    return True
 
 
 def _specs(graph: Graph, operation: str, *functions: Any) -> list[Spec]:

@@ -7,6 +7,7 @@ A stream's values are any Python values; between tasks they are tuples of these 
     key        key                            the same, where only the key matters
     pair       key, value                     a result by key, which is the value (key, value)
     window     key, value, start_ms, end_ms   a result of a window, which is a `Windowed`
+    late       late_tuple                     a value that came too late for its windows
     named      the names that the user gave   for bolts and outputs
     field      any one                        of a spout or bolt of the user's: the value itself
     row        any                            of a spout or bolt: a dict of the fields, or what
@@ -19,8 +20,10 @@ from __future__ import annotations
 
 import copy
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
+
+from squall.windows.spec import LATE_TUPLE_FIELD
 
 K = TypeVar("K")
 R = TypeVar("R")
@@ -52,6 +55,7 @@ class Layout(enum.Enum):
     KEY = "key"
     PAIR = "pair"
     WINDOW = "window"
+    LATE = "late"
     NAMED = "named"
     FIELD = "field"
     ROW = "row"
@@ -63,12 +67,13 @@ _FIELDS = {
     Layout.KEY: ("key",),
     Layout.PAIR: ("key", "value"),
     Layout.WINDOW: ("key", "value", "start_ms", "end_ms"),
+    Layout.LATE: (LATE_TUPLE_FIELD,),
 }
 
 
 def fields_of(layout: Layout, *, timed: bool) -> list[str]:
     """The fields of one of our own streams."""
-    time = [TIME_FIELD] if timed and layout is not Layout.WINDOW else []
+    time = [TIME_FIELD] if timed and layout not in (Layout.WINDOW, Layout.LATE) else []
     return [*_FIELDS[layout], *time]
 
 
@@ -82,6 +87,8 @@ def reader_of(layout: Layout, of: Callable[..., Any] | None) -> Reader:
         return lambda fields, columns: list(zip(columns[0], columns[1], strict=True))
     if layout is Layout.WINDOW:
         return lambda fields, columns: list(map(Windowed, *columns[:4]))
+    if layout is Layout.LATE:
+        return lambda fields, columns: [late["values"]["value"] for late in columns[0]]
     if layout is Layout.NAMED:
         return lambda fields, columns: list(zip(*columns, strict=True))
     if layout is not Layout.ROW:
@@ -96,6 +103,8 @@ def reader_of(layout: Layout, of: Callable[..., Any] | None) -> Reader:
 
 def times_of(layout: Layout, columns: Sequence[list[Any]]) -> list[Any]:
     """The times of a batch of one of our own streams that has them."""
+    if layout is Layout.LATE:
+        return [late["values"][TIME_FIELD] for late in columns[0]]
     return columns[3] if layout is Layout.WINDOW else columns[-1]
 
 
@@ -112,3 +121,13 @@ def own_copy(value: Any) -> Any:
     """A value that does not change when a function changes its state in place: others get it
     without having it encoded where they are in the same worker."""
     return value if is_plain(value) else copy.deepcopy(value)
+
+
+def check_total(total: Any, before: Any) -> None:
+    """Raise TypeError if a function has returned None in place of a total that it can only have
+    changed in place."""
+    if total is None and isinstance(before, Collection) and not isinstance(before, str | bytes):
+        raise TypeError(
+            f"the function returned None for a total that is a {type(before).__name__}; return the "
+            "total, also if it was changed in place"
+        )

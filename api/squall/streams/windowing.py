@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from squall.streams.functions import Spec, callable_of
 from squall.streams.steps import explained
-from squall.streams.values import Layout, fields_of, own_copy
+from squall.streams.values import Layout, check_total, fields_of, own_copy
 from squall.windows.bolt import AggregateBolt, WindowedBolt
 from squall.windows.operators import Ready
 from squall.windows.sessions import Contents
@@ -90,7 +90,12 @@ class WindowFoldBolt(AggregateBolt):
     def add(self, total: Any, tup: Tuple) -> Any:
         value = tup["value"]
         try:
-            return value if total is _NOTHING else self._add(total, value)
+            if total is _NOTHING:
+                return value
+            found = self._add(total, value)
+            if found is None:
+                check_total(found, total)
+            return found
         except Exception as error:
             # This value alone fails, and not those that the window holds already.
             explained(error, self._label, value)
@@ -225,7 +230,9 @@ class _Total(WindowedBolt):
         try:
             total = next(values) if self._init is None else self._init()
             for value in values:
-                total = self._add(total, value)
+                before, total = total, self._add(total, value)
+                if total is None:
+                    check_total(total, before)
             value = total
             return total if self._result is None else self._result(total)
         except Exception as error:

@@ -540,3 +540,116 @@ def test_windows_keep_what_the_stream_says_of_its_time() -> None:
     assert conf["topology.bolts.watermark.event.interval.ms"] == 2_000
     assert conf["topology.bolts.tuple.timestamp.max.lag.ms"] == 60_000
     assert conf["topology.bolts.watermark.idle.timeout.ms"] == 9_000
+
+
+@pytest.mark.parametrize(
+    ("build", "values", "acked", "reason"),
+    [
+        (
+            lambda s: s.key_by(steps.zero_of).aggregate(list, steps.forgets_to_return),
+            [1],
+            [],
+            "returned None for a total that is a list; return the total",
+        ),
+        (
+            lambda s: s.window(tumbling(count=1)).aggregate(
+                list, steps.forgets_to_return, steps.joined
+            ),
+            [1],
+            [],
+            "returned None for a total that is a list; return the total",
+        ),
+        (
+            lambda s: s.window(sliding(secs=1, every_count=1)).aggregate(
+                list, steps.forgets_to_return, steps.joined
+            ),
+            [1],
+            [],
+            "returned None for a total that is a list; return the total",
+        ),
+        (
+            lambda s: s.event_time(steps.time_of_a_text).window(tumbling(secs=1)).count(),
+            [1],
+            [],
+            "timestamp '2026-01-01' is neither milliseconds",
+        ),
+        (
+            lambda s: s.event_time(steps.time_of_a_text).window(tumbling(secs=1)).count(),
+            [2],
+            [],
+            "timestamp 1700000000000000 is after the year 9999; expected milliseconds",
+        ),
+        (
+            lambda s: s.key_by(steps.not_a_number).count(),
+            [1],
+            [],
+            "equals nothing, not even itself",
+        ),
+        (lambda s: s.key_by(steps.not_a_number).count(), [2], [], "the key is nan, which equals"),
+        (lambda s: s.map(steps.nameless_three).print(), [2, 3, 4], [2, 4], "it has no name"),
+    ],
+)
+def test_a_wrong_value_fails_alone_and_says_why(
+    build: Build, values: list[int], acked: list[int], reason: str
+) -> None:
+    builder = StreamBuilder()
+    build(builder.source("numbers", steps.Numbers(), of=int)).named("answer")
+    with TopologyTest(builder.to_topology_builder()) as test:
+        for n in values:
+            test.feed("numbers", [n], message_id=n)
+        test.run_for(2)
+        assert test.acked("numbers") == acked
+        (error,) = test.errors
+    assert reason in str(error.error)
+    assert any("test_builder.py" in note for note in error.error.__notes__)
+
+
+MINUTE = tumbling(secs=60)
+VISIT = session(gap_secs=10)
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        lambda users: users.window(MINUTE).count(),
+        lambda users: users.window(MINUTE).aggregate(list, steps.append_amount, steps.joined),
+        lambda users: users.window(MINUTE).group(),
+        lambda users: users.window(VISIT).count(),
+        lambda users: users.window(sliding(secs=60, every_count=1)).count(),
+        lambda users: users.co_group(users, MINUTE),
+        lambda users: events_of(users).window(MINUTE).count(),
+    ],
+)
+def test_values_that_are_late_are_a_stream(results: Any) -> None:
+    """The third event comes when the second has moved the watermark past its window."""
+    builder = StreamBuilder()
+    windows = results(by_user(builder)).named("windows", parallelism=1)
+    late = windows.late()
+    late.map(steps.amount_of).output("amounts")
+    late.key_by(steps.user_of).window(tumbling(secs=600)).count().named("again")
+    rows = [("ann", 5, 1_000), ("ann", 1, 700_000), ("ann", 7, 2_000), ("ann", 8, 650_000)]
+    with TopologyTest(builder.to_topology_builder()) as test:
+        for number, row in enumerate([*rows, ("ann", 9, 2_000_000)]):
+            test.feed("events", list(row), message_id=number)
+            test.run_for(2)
+        assert test.errors == []
+        sides = 2 if "co_group" in str(windows) else 1
+        amounts = sorted(emitted.values[0] for emitted in test.emitted("amounts", "default"))
+        assert amounts == sorted([7, 8] * sides)
+        # Each has its own time, so windows over late values are in event time, too.
+        found = [tuple(emitted.values) for emitted in test.emitted("again")]
+        assert found == [("ann", sides, 0, 600_000)]
+        assert 2 in test.acked("events")
+
+
+def events_of(users: KeyedStream[str, steps.Event]) -> Stream[steps.Event]:
+    """The same events, without a key."""
+    return users.filter(bool)
+
+
+def test_late_values_that_nobody_takes_do_not_change_the_topology() -> None:
+    builder = StreamBuilder()
+    by_user(builder).window(MINUTE).count().named("windows")
+    (windows,) = (bolt for name, bolt in builder.build().bolts.items() if name == "windows")
+    assert list(windows.streams) == ["default"]
+    assert "topology.bolts.late.tuple.stream" not in windows.conf

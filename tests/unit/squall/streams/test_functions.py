@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,8 @@ def sent(function: Any) -> Callable[..., Any]:
     [
         (steps.double, 4, 8),
         (str, 4, "4"),
+        (list[int], (1, 2), [1, 2]),
+        (Counter[str], "aab", Counter(a=2, b=1)),
         (len, "abc", 3),
         (str.upper, "abc", "ABC"),
         (operator.neg, 3, -3),

@@ -122,12 +122,12 @@ def test_results_of_a_key_go_one_way_so_that_they_do_not_overtake_each_other() -
     builder = StreamBuilder(parallelism=3)
     keyed = builder.source("numbers", steps.Numbers(), of=int).key_by(steps.parity)
     keyed.count().map(steps.second).to("counts", steps.Keep(), parallelism=2)
-    keyed.process(steps.first_seen).to("firsts", steps.Keep(), parallelism=2)
+    keyed.process(steps.latest_number).to("firsts", steps.Keep(), parallelism=2)
     keyed.window(tumbling(count=2)).count().to("windows", steps.Keep(), parallelism=2)
     tasks = planned(builder)
     assert inputs(tasks["map-second"]) == [("count", "default", "key")]
     assert inputs(tasks["counts"]) == [("map-second", "default", "forward")]
-    assert inputs(tasks["firsts"]) == [("process-first_seen", "default", "forward")]
+    assert inputs(tasks["firsts"]) == [("process-latest_number", "default", "forward")]
     assert inputs(tasks["windows"]) == [("window-count", "default", "key")]
 
 
@@ -135,10 +135,12 @@ def test_values_that_are_no_results_by_key_are_shared_out() -> None:
     builder = StreamBuilder()
     numbers = builder.source("numbers", steps.Numbers(), of=int).map(steps.double)
     numbers.to("keep", steps.Keep())
-    numbers.key_by().count().map_async(steps.slow_double).map(steps.double).to("slow", steps.Keep())
+    numbers.key_by().count().map(steps.second).map_async(steps.slow_double).map(steps.double).to(
+        "slow", steps.Keep()
+    )
     tasks = planned(builder)
     assert inputs(tasks["keep"]) == [("map-double", "default", "shuffle")]
-    assert inputs(tasks["map_async-slow_double"]) == [("count", "default", "shuffle")]
+    assert inputs(tasks["map_async-slow_double"]) == [("map-second", "default", "shuffle")]
     assert inputs(tasks["map-double-2"]) == [
         ("map_async-slow_double", "default", "local_or_shuffle")
     ]

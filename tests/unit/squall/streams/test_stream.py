@@ -99,9 +99,57 @@ def text_of_fields(stream: Stream[int]) -> Any:
     stream.to("keep", steps.Keep(), fields="n")
 
 
+def other_builder(stream: Stream[int]) -> Any:
+    stream.merge(numbers(StreamBuilder()))
+
+
+def join_of_builders(stream: Stream[int]) -> Any:
+    stream.key_by().join(numbers(StreamBuilder()).key_by(), tumbling(secs=1))
+
+
+def merge_with_a_list(stream: Stream[int]) -> Any:
+    stream.merge([stream])  # type: ignore[arg-type]
+
+
+def negative_lag(stream: Stream[int]) -> Any:
+    stream.event_time(steps.double, lag_secs=-1).key_by().window(tumbling(secs=1)).count()
+
+
+def negative_lateness(stream: Stream[int]) -> Any:
+    times = EventTime(allowed_lateness_secs=-1)
+    stream.event_time(steps.double).window(tumbling(secs=1, event_time=times)).count()
+
+
+def two_sinks_of_one_name(stream: Stream[int]) -> Any:
+    stream.to("keep", steps.Keep())
+    stream.map(steps.double).to("keep", steps.Keep())
+
+
+def a_number_as_a_name(stream: Stream[int]) -> Any:
+    stream.map(steps.double).named(3)  # type: ignore[arg-type]
+
+
+def late_without_a_time(stream: Stream[int]) -> Any:
+    stream.key_by().window(tumbling(secs=1)).count().late().print()
+
+
+def late_stream_in_the_windows(stream: Stream[int]) -> Any:
+    times = EventTime(late_stream="late")
+    stream.event_time(steps.double).window(tumbling(secs=1, event_time=times)).count()
+
+
 @pytest.mark.parametrize(
     ("call", "problem"),
     [
+        (late_without_a_time, "count(): late() needs windows in event time; call event_time()"),
+        (late_stream_in_the_windows, "call late() on the results instead"),
+        (other_builder, "merge(): the other stream is one of another StreamBuilder"),
+        (join_of_builders, "join(): the other stream is one of another StreamBuilder"),
+        (merge_with_a_list, "merge(): [<Stream source(Numbers)>] is not a stream"),
+        (negative_lag, "event_time(double): lag_secs is -1; expected seconds"),
+        (negative_lateness, "window(): allowed_lateness_secs is -1; expected seconds"),
+        (two_sinks_of_one_name, "to(Keep): the id 'keep' is that of to(Keep), test_stream.py"),
+        (a_number_as_a_name, "map(double): the id is 3; expected a text"),
         (wrong_windows, "expected tumbling(...), sliding(...) or session(...)"),
         (window_with_a_key, "use key_by() instead"),
         (window_with_a_field, "say what the time is with event_time()"),
@@ -127,3 +175,10 @@ def test_a_source_without_fields_is_reported() -> None:
     builder.source("numbers", steps.Numbers(), stream="other")
     (found,) = problems(builder)
     assert "'numbers' has no fields on stream 'other' (it has 'default')" in found
+
+
+def test_no_executors_are_refused_and_not_taken_for_the_default() -> None:
+    builder = StreamBuilder(parallelism=2)
+    numbers(builder).map(steps.double).named("it", parallelism=0)
+    with pytest.raises(InvalidTopologyError, match="'it': parallelism is 0"):
+        builder.build()
