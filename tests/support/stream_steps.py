@@ -10,7 +10,7 @@ from typing import Any
 
 from squall import Bolt, Spout, Tuple
 from squall.streams import KeyState, StreamBuilder, Windowed
-from squall.testing import FeederSpout
+from squall.testing import FeederSpout, ReplayableSpout
 from squall.windows import tumbling
 
 
@@ -184,6 +184,10 @@ class Negate(Bolt):
 
     def execute(self, tup: Tuple) -> None:
         self.emit([-tup[0]])
+
+
+class ManyNumbers(ReplayableSpout):
+    outputs = ["n"]
 
 
 class FiniteLines(Spout):

@@ -92,6 +92,10 @@ class StepsBolt(Bolt):
             flow = self._one_by_one(columns, bad)
         flows = self._program.run(flow, bad.setdefault)
         if bad:
+            if columns.rows == 1:
+                # With checkpoints each row that fails ends up alone: why it failed is the reason of
+                # its dead letter, or of the end of the topology.
+                raise bad[0]
             # Nothing that comes of these rows leaves the task.
             failed = set(bad)
             flows = [one.without_rows(failed) for one in flows]

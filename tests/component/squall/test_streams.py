@@ -55,6 +55,21 @@ def test_the_last_row_of_a_key_is_its_last_count(sinks: int) -> None:
     assert last == WORDS
 
 
+def test_a_dead_letter_has_the_exception_of_the_function_as_its_reason(tmp_path: Path) -> None:
+    builder = StreamBuilder()
+    numbers = builder.source("numbers", steps.ManyNumbers([[n] for n in range(20)]), of=int)
+    numbers.map(steps.fail_on_three).named("picky").print()
+    topology = builder.to_topology_builder()
+    topology.bolt("morgue", steps.Keep()).shuffle("picky", stream="__dead_letter")
+    conf = {"topology.checkpoint.interval.secs": 0.1, "topology.state.url": str(tmp_path)}
+    with LocalCluster() as cluster:
+        cluster.submit_topology("picky", conf, topology.build())
+        cluster.wait_until(lambda: bool(steps.KEPT), 60)
+    (letter,) = steps.KEPT
+    assert letter["values"] == [3]
+    assert letter["reason"] == "ValueError: three is not allowed"
+
+
 def test_counts_of_windows_are_exact() -> None:
     """Ten lines a window; the last window waits for what comes after it."""
     builder = StreamBuilder(parallelism=2)
