@@ -139,7 +139,7 @@ def topology_of(summary: storm.TopologySummary, page: storm.TopologyPageInfo) ->
         options.topology_message_timeout_secs,
         options.topology_max_spout_pending,
         page.checkpoints,
-        page.finished,
+        finished=page.finished,
     )
 
 
