@@ -25,8 +25,8 @@ from importlib.util import find_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
-# What moves tuples between tasks and workers. Not among them: tasks, whose frames show what a
-# component does (`squall_engine.observe.under_way`), and which are derived from.
+# What moves tuples between tasks and workers. Not among them: `core.drive`, whose frames show what
+# a component does (`squall_engine.observe.under_way`), and tasks on threads and of coroutines.
 MODULES = (
     "squall_engine.acking.coordinator",
     "squall_engine.backpressure.blocked_tasks",
@@ -39,6 +39,9 @@ MODULES = (
     "squall_engine.embed",
     "squall_engine.engine",
     "squall_engine.engine_life",
+    "squall_engine.tasks.base",
+    "squall_engine.tasks.bolt",
+    "squall_engine.tasks.spout",
     "squall_engine.timing",
     "squall_worker.transport.frames",
     "squall_worker.transport.link",

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from types import FrameType
 
 from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK
-from squall_engine.observe.under_way import chain_of, coroutine_frames, is_ours, task_of
+from squall_engine.observe.under_way import built_of, chain_of, coroutine_frames, is_ours
 from squall_engine.switch_interval import SWITCH_INTERVAL
 from squall_engine.tasks.async_ import AsyncBolt, AsyncSpout
 from squall_engine.tasks.built import Built
@@ -70,8 +70,9 @@ class StackSamples:
         cpu = self._cpu(self._thread_id)
         chain = chain_of(innermost)
         for at, frame in enumerate(chain):
-            task = task_of(frame)
-            if task is not None:
+            one = built_of(frame, self._built)
+            if one is not None:
+                task = one.task
                 self._add(cpu, (task.component, task.task), _of_users(chain[at:]))
                 return task
         if cpu == "on":  # else it waits for the next turn

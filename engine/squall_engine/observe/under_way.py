@@ -1,8 +1,9 @@
 """Finds the calls of components that are in progress, read from another thread.
 
 A call is not recorded when it begins, because that would make every tuple more expensive. Instead,
-the frames of its thread show which task it is and what it was given. `frame.f_locals` is read only
-for the engine's own frames; of users' frames only names and lines are read.
+the frames of its thread show which task it is and what it was given: those of `core.drive`, through
+which the run loop calls components, and of the tasks that are not compiled. `frame.f_locals` is
+read only for the engine's own frames; of users' frames only names and lines are read.
 
 Where `next_tuple` may wait (on a thread of its own with `blocking = True`, and in a coroutine),
 waiting for input is its purpose. There a call counts only if the component has a
@@ -23,19 +24,19 @@ from typing import Any
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK
 from squall_engine.acking.dead_letters import roots_of
-from squall_engine.core import Tuple
+from squall_engine.core import Batch, BoltCalls, SpoutCalls, Tuple, drive
 from squall_engine.observe.given import (
     ROOTS_MAX,
     Names,
     describe_batch,
     describe_message,
     describe_message_id,
+    describe_rows,
     describe_tuple,
     roots_of_batch,
 )
 from squall_engine.tasks.async_ import AsyncBolt, AsyncSpout
 from squall_engine.tasks.base import Task
-from squall_engine.tasks.bolt import SlicedBolt
 from squall_engine.tasks.built import Built
 from squall_engine.tasks.spout import SpoutTask
 from squall_engine.tasks.thread import ThreadBolt, ThreadSpout
@@ -46,8 +47,9 @@ _ENGINE = "squall_engine."
 _OURS = ("squall.", "squall_common.", "squall_engine.", "squall_worker.")
 _FRAMES_MAX = 60  # of a stack that is shown
 _COROUTINES_MAX = 8  # of one task, oldest first: one that never ends becomes the oldest
+_CALLS = (BoltCalls, SpoutCalls)
 _TUPLE_NAMES = ("tup", "current")  # what the engine's functions call the tuple in execution
-_NOTIFYING = (SpoutTask.call_user.__code__, SpoutTask.lifecycle.__code__)
+_NOTIFYING = (drive.notify_each.__code__, drive.call_for.__code__)
 
 Frames = list[tuple[FrameType, int]]
 
@@ -169,12 +171,10 @@ class CallsUnderWay:
         built = self._built
         chain = chain_of(innermost)
         for at, frame in enumerate(chain):
-            task = task_of(frame)
-            if task is None:
-                continue
-            one = next((one for one in built if one.task is task), None)
+            one = built_of(frame, built)
             if one is None:
-                return None
+                continue
+            task = one.task
             inner = chain[at:]
             users = [f for f in inner if not is_ours(f)]
             ours = inner[: inner.index(users[0])] if users else inner
@@ -199,12 +199,12 @@ class CallsUnderWay:
 
 
 def _notifying(one: Built, innermost: FrameType | None) -> Iterator[CallUnderWay]:
-    """ack, fail, activate or deactivate on a spout's own thread."""
+    """ack, fail, activate, deactivate or a hook's call on a spout's own thread."""
     for frame in chain_of(innermost):
         if frame.f_code in _NOTIFYING:
             message_id = frame.f_locals.get("message_id")
             given = _nothing if message_id is None else partial(_shown_message, message_id)
-            name = str(frame.f_locals.get("what") or "activate or deactivate")
+            name = str(getattr(frame.f_locals.get("call"), "__name__", "a call"))
             yield _call(one, name, given, (frame, message_id), _of_thread(innermost))
             return
 
@@ -251,12 +251,20 @@ def chain_of(frame: FrameType | None) -> list[FrameType]:
     return found[::-1]
 
 
-def task_of(frame: FrameType) -> Task | None:
-    """The task whose method of the engine a frame is; None for another frame."""
+def built_of(frame: FrameType, built: Sequence[Built]) -> Built | None:
+    """The task for which a function of the engine was called: its first argument is the task, or
+    the core's calls of it. None for another frame."""
+    code = frame.f_code
+    if not code.co_argcount:
+        return None
     if not str(frame.f_globals.get("__name__", "")).startswith(_ENGINE):
         return None
-    owner = frame.f_locals.get("self")
-    return owner if isinstance(owner, Task) else None
+    owner = frame.f_locals.get(code.co_varnames[0])
+    if isinstance(owner, Task):
+        return next((one for one in built if one.task is owner), None)
+    if isinstance(owner, _CALLS):
+        return next((one for one in built if getattr(one.task, "calls", None) is owner), None)
+    return None
 
 
 def _tuple_of(frames: Sequence[FrameType]) -> Tuple | None:
@@ -281,24 +289,20 @@ def _given(
         for frame in frames:
             if "message_id" in frame.f_locals:
                 return describe_message_id(frame.f_locals["message_id"])
-    elif isinstance(task, SlicedBolt):
-        return _given_batch(frames, built, names)
-    return ""
-
-
-def _given_batch(frames: Sequence[FrameType], built: Sequence[Built], names: Names) -> str:
+        return ""
     tuples = _batch_of(frames)
     if tuples:
         return describe_batch(tuples, built, names)
-    for frame in reversed(frames):
-        key, count = frame.f_locals.get("key"), frame.f_locals.get("n")
-        if isinstance(key, tuple) and isinstance(count, int):
-            return f"{count} tuple(s) of {key[0]}, stream {key[1]}"
+    for frame in frames:
+        if frame.f_code is drive.run_each.__code__:
+            batch, rows = frame.f_locals.get("batch"), frame.f_locals.get("n")
+            if isinstance(batch, Batch) and isinstance(rows, int):
+                return describe_rows(rows, batch.source)
     return ""
 
 
 def _batch_of(frames: Sequence[FrameType]) -> list[Tuple]:
-    for frame in reversed(frames):  # BatchBolt.work, then SlicedBolt.run_slice
+    for frame in reversed(frames):
         tuples = frame.f_locals.get("tuples")
         if isinstance(tuples, list) and tuples and isinstance(tuples[0], Tuple):
             return tuples

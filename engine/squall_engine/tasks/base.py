@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from squall_common.daemon.mypyc import mypyc_attr
 from squall_common.topology.model import Executor
 from squall_engine.core import Output, TurnState
 from squall_engine.core.inspectors import Observer
@@ -62,6 +63,7 @@ class TaskParts:
     counts: TaskCounts
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Task:
     """One task: its place in the topology, its outputs and its counts."""
 

@@ -18,10 +18,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from squall_common.component.collector import BoltCollector
+from squall_common.daemon.mypyc import mypyc_attr
 from squall_engine.backpressure.inbox import EncodedTuples
 from squall_engine.backpressure.memory_size import tuple_bytes
 from squall_engine.core import MANY, Batch, BoltCalls, CarefulCalls, ColumnCalls, Inbox, Tuple
-from squall_engine.core.drive import run_each
+from squall_engine.core.drive import call_batch, call_for, run_each
 from squall_engine.tasks.base import HOLD_SECS, Task, TaskParts
 
 # A slice of an inbox should take about this long, so that the loop stays responsive.
@@ -33,6 +34,9 @@ SLICE_TUPLES_MAX = 1024
 # step. Returns False when it is done. It may stop earlier, as that clock may stand still.
 Rest = Callable[[Callable[[], float], float], bool]
 
+# Takes the first tuples, so many, out of batches and executes them: see `SlicedBolt.work`.
+Work = Callable[[list[Batch], int], int]
+
 
 def _decode_nothing(_task: int, _section: bytes) -> Batch | None:
     return None
@@ -42,6 +46,7 @@ def _overlook(_task: BoltTask) -> None:
     pass
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class BoltTask(Task):
     """A bolt's task: its tuples wait in `inbox`."""
 
@@ -103,7 +108,7 @@ class BoltTask(Task):
         self.on_full(self)
 
     def _decode(self, encoded: EncodedTuples) -> Batch | None:
-        return self.decode(self.task, encoded.take())
+        return call_for(self, self.decode, self.task, encoded.take())
 
     def take(self, limit: int) -> Batch | None:
         """Take at most `limit` tuples of one source; None when there are none, or it is blocked."""
@@ -130,6 +135,7 @@ class BoltTask(Task):
         """Abandon what is in flight, because the worker ends now."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class SlicedBolt(BoltTask):
     """A bolt that runs on the loop: its slices adapt to how long a tuple takes."""
 
@@ -177,7 +183,7 @@ class SlicedBolt(BoltTask):
         while True:
             start = end
             try:
-                is_left = rest(now, start + SLICE_SECS)
+                is_left = call_for(self, rest, now, start + SLICE_SECS)
             except Exception as error:  # what it was at is lost, as with any call of a timer
                 self.host.report(self.component, self.task, error)
                 is_left = False
@@ -241,6 +247,7 @@ class SyncBolt(SlicedBolt):
         return self.calls.run_slice(self.inbox, room)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class BatchBolt(SlicedBolt):
     """`execute_batch(tuples)`: acks what it did not fail, and fails the rest when it raises."""
 
@@ -260,7 +267,7 @@ class BatchBolt(SlicedBolt):
 
     def _execute(self, tuples: list[Tuple], count: int) -> int:
         try:
-            self.execute(tuples[:])
+            call_batch(self, tuples)
         except Exception as error:
             for tup in tuples:
                 if not tup.settled:
@@ -278,12 +285,22 @@ class ColumnBolt(SlicedBolt):
     calls: ColumnCalls
     auto_ack: bool
 
+    def __init__(self, parts: TaskParts) -> None:
+        super().__init__(parts)
+        # Called with what it does with batches, and these, with topology.tracing.enabled.
+        self.around: Callable[[Work, list[Batch], int], int] | None = None
+
     def work(self, batches: list[Batch], count: int) -> int:
+        if self.around is not None:
+            return self.around(self._execute, batches, count)
+        return self._execute(batches, count)
+
+    def _execute(self, batches: list[Batch], count: int) -> int:
         in_hand, cells = self.in_hand, []
         if in_hand is not None:
             cells = in_hand.put_batch((batch.roots() for batch in batches), self.task)
         try:
-            run_each(self.calls.run, batches, count)
+            run_each(self, batches, count)
         finally:
             if in_hand is not None:
                 in_hand.clear_batch(cells)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from squall_common.component.collector import SpoutCollector
+from squall_common.daemon.mypyc import mypyc_attr
 from squall_engine.core import PendingRoots, SpoutCalls, Taken
+from squall_engine.core.drive import call_for, notify_each
 from squall_engine.tasks.base import HOLD_SECS, Task, TaskParts
 from squall_engine.tasks.source_end import SourceEnd
 
@@ -24,21 +26,28 @@ class MessageFilter(Protocol):
         """Forget all messages, because the spout's process is gone."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class SpoutTask(Task):
     """A spout's task: called when it may emit, and notified of acks and fails."""
 
     # Storm's WaitStrategyProgressive sleeps 1 ms whenever nextTuple emitted nothing. A wake-up of
     # an idle process costs 200 us of a core, so the wait grows, which bounds both CPU and latency.
     # A component that cannot wait for it calls `context.wake()`.
-    _WAITS = ((16, 0.001), (48, 0.002), (200, 0.005), (600, 0.01), (700, 0.025))
-    _WAITS_RUNS = 700
-    WAIT_SECS_MAX = 0.05
-    _CHUNK_MAX = 32
-    _ERROR_WAIT_SECS_MAX = 1.0
+    _WAITS: ClassVar[Sequence[tuple[int, float]]] = (
+        (16, 0.001),
+        (48, 0.002),
+        (200, 0.005),
+        (600, 0.01),
+        (700, 0.025),
+    )
+    _WAITS_RUNS: ClassVar[int] = 700
+    WAIT_SECS_MAX: ClassVar[float] = 0.05
+    _CHUNK_MAX: ClassVar[int] = 32
+    _ERROR_WAIT_SECS_MAX: ClassVar[float] = 1.0
 
     # Else it emits between two turns, where nothing but `calls_max` bounds how long it takes.
-    emits_in_turns = True
-    on_loop = True  # its component is called there
+    emits_in_turns: ClassVar[bool] = True
+    on_loop: ClassVar[bool] = True  # its component is called there
 
     calls: SpoutCalls  # the core's
     collector: SpoutCollector  # what the component emits through: `calls`, or a collector around it
@@ -166,7 +175,7 @@ class SpoutTask(Task):
             return
         has_replays = bool(getattr(self.user, "has_replays", False))
         try:
-            end.answered(self.user.exhausted(), start, has_replays=has_replays)
+            end.answered(call_for(self, self.user.exhausted), start, has_replays=has_replays)
         except Exception as error:
             end.answered(False, start, has_replays=has_replays)
             self.raised(error)
@@ -297,8 +306,7 @@ class SpoutTask(Task):
             call = self.user.ack_batch
         while True:
             try:
-                for message_id in ids:
-                    call(message_id)
+                notify_each(self, call, ids)
                 break
             except Exception as error:
                 self.raised(error)
@@ -311,7 +319,7 @@ class SpoutTask(Task):
     def call_hooks(self, message_ids: Sequence[Any], *, failed: bool) -> None:
         """Notify the hooks, after the user."""
         assert self.hooks is not None
-        self.hooks.messages_settled(message_ids, failed)
+        call_for(self, self.hooks.messages_settled, message_ids, failed)
 
     # -- life --
 
@@ -324,7 +332,7 @@ class SpoutTask(Task):
 
     def lifecycle(self, call: Callable[[], Any]) -> None:
         try:
-            call()
+            call_for(self, call)
         except Exception as error:
             self.raised(error)
 

@@ -23,7 +23,7 @@ from squall_common.component.collector import (
 )
 from squall_engine.core import Batch, Tuple
 from squall_engine.dataflow.traced_edge import edges_of
-from squall_engine.tasks.bolt import ColumnBolt
+from squall_engine.tasks.bolt import ColumnBolt, Work
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, SpanContext
@@ -287,10 +287,9 @@ def _traced(site: Site, tuples: Iterable[Tuple]) -> Mapping[Tuple, SpanContext]:
 def follow_columns(site: Site, bolt: ColumnBolt) -> None:
     """Let `execute_columns` run in a span like `of_batch`. What it emits is traced if it is
     anchored to a traced row."""
-    work = bolt.work
     tables = [site.shared.edges_by_task(output) for output in bolt.outputs]
 
-    def traced(batches: list[Batch], count: int) -> int:
+    def traced(work: Work, batches: list[Batch], count: int) -> int:
         tuples: list[Tuple] = []
         if site.shared.contexts:
             for batch in batches:
@@ -309,7 +308,7 @@ def follow_columns(site: Site, bolt: ColumnBolt) -> None:
                 place.mark(length, roots)
         return done
 
-    bolt.work = traced  # type: ignore[method-assign]
+    bolt.around = traced
 
 
 class ChildSpans:

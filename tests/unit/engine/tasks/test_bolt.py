@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.validated_engine import replaces_methods
 
 from squall import (
     AggregateBolt,
@@ -100,6 +101,7 @@ def fill(test: TopologyTest) -> None:
     test.run_until(lambda: user._squall_shell.sizes()["tuples"] == KEYS)
 
 
+@replaces_methods
 def test_windows_wait_for_a_target_that_is_full() -> None:
     """The results before the tuples that came after them, and no more of them in an inbox than any
     bolt may put there."""
@@ -210,6 +212,7 @@ class Hooked(Totals):
         context.add_task_hook(Hook())
 
 
+@replaces_methods
 def test_the_timers_of_a_bolt_that_was_bound_twice_do_not_replace_what_is_left() -> None:
     builder = TopologyBuilder()
     builder.spout("rows", Rows())

@@ -127,6 +127,7 @@ class QueuedAsync(Queued):
         Queued.next_tuple(self)
 
 
+@replaces_methods
 @pytest.mark.parametrize("kind", [Queued, QueuedAsync])
 def test_a_wake_just_as_a_spout_goes_idle_is_not_lost(kind):
     """The spout has found nothing; before its wait is noted, another thread brings something and
@@ -240,6 +241,7 @@ class Batches(Bolt):
         c.log(tuples[0].source_component, len(tuples))
 
 
+@replaces_methods
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize(
     ("own", "sinks", "most"),

@@ -59,6 +59,15 @@ class ThreadStuckAck(StuckAck):
     blocking = True
 
 
+class StuckActivate(Words):
+    def activate(self) -> None:
+        wait_here()
+
+
+class ThreadStuckActivate(StuckActivate):
+    blocking = True
+
+
 class WaitingSpout(StuckSpout):
     blocking = True
 
@@ -214,6 +223,8 @@ def running(spout: Spout, bolt: Bolt, **conf: Any) -> Iterator[Setup]:
         (StuckSpout(), Pass(), "words", "StuckSpout.next_tuple"),
         (StuckAck(), Pass(), "words", "StuckAck.ack"),
         (ThreadStuckAck(), Pass(), "words", "ThreadStuckAck.ack"),
+        (StuckActivate(), Pass(), "words", "StuckActivate.activate"),
+        (ThreadStuckActivate(), Pass(), "words", "ThreadStuckActivate.activate"),
     ],
     ids=lambda value: value if isinstance(value, str) and "." in value else "",
 )
@@ -258,6 +269,13 @@ def test_the_error_names_the_source_and_the_message(bolt: type[Bolt]) -> None:
         line = headline(stuck.errors[0][1])  # which `storm get-errors` shows
         assert "of words" in line
         assert "stream default, message id 'message-1'" in line
+
+
+def test_the_error_names_the_source_of_columns() -> None:
+    with running(Words(), StuckColumns()) as stuck:
+        stuck.let_pass(35)
+        wait_until(lambda: stuck.errors)
+        assert "1 tuple(s) of words, stream default" in headline(stuck.errors[0][1])
 
 
 def without_spout(stuck: Setup) -> None:
