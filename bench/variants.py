@@ -35,7 +35,9 @@ CUTS: dict[str, Cuts] = {
             while True:
                 try:
                     call_each(self, self.execute)
-                    break
+                    if self.trial is None or not self.trial.seeking:
+                        break
+                    raise RuntimeError("the search for the key of a tuple: StopIteration")
                 except Exception as error:
                     self.raised(error)
 """,
@@ -57,7 +59,7 @@ cdef inline int check_values(Output output, object values) except -1:
     "state": (
         (
             """\
-        if self.trial is not None and self.trial.under_way:
+        if self.trial is not None and (self.trial.under_way or self.trial.seeking):
             try:
                 self.trial.refuse(tup, error)
                 return 0
@@ -86,7 +88,7 @@ cdef inline int check_values(Output output, object values) except -1:
         (
             """\
             if self.trial is not None:
-                self.trial.under_way = False  # a call may have been broken off
+                self.trial.broken_off()
 """,
             "",
         ),

@@ -12,6 +12,7 @@ from squall.streams.values import Layout, check_total, fields_of, own_copy
 from squall.windows.bolt import AggregateBolt, WindowedBolt
 from squall.windows.operators import Ready
 from squall.windows.sessions import Contents
+from squall.windows.spec import options_of
 from squall.windows.tuple_window import TupleWindow
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class WindowFoldBolt(AggregateBolt):
         assert add is not None
         assert merge is not None
         # Late values are added to totals that were emitted.
-        self._goes_on = bool(conf.get("topology.bolts.window.allowed.lateness.ms"))
+        self._goes_on = bool(options_of(conf).topology_bolts_window_allowed_lateness_ms)
         self._add: Callable[[Any, Any], Any] = add
         self._merge: Callable[[Any, Any], Any] = merge
 
