@@ -180,6 +180,7 @@ def test_status_says_how_far_the_sources_are(
         id="job-1-17", name="job", uptime_secs=1, executors=[], status="ACTIVE", errors={}
     )
     nimbus.answers["getLogConfig"] = storm.LogConfig(named_logger_level={})
+    nimbus.answers["getTopology"] = storm.StormTopology(spouts={}, bolts={}, state_spouts={})
     _, out, _ = command("status", "job")
     assert f"input       {words}\n" in out
     shown = json.loads(command("status", "job", "--json")[1])

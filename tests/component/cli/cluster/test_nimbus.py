@@ -166,6 +166,7 @@ def test_list_for_programs(nimbus: FakeNimbus, command: Any) -> None:
             "name": "wordcount",
             "status": "ACTIVE",
             "health": "ok",
+            "finished": None,
             "activity": None,
             "restarts": None,
             "problem": None,
