@@ -604,7 +604,7 @@ class Engine:
         trees."""
         self.report(component, task, error)
         if self.epochs is not None:
-            self.die(error)  # no message is replayed
+            self.epochs.rejected(component, task, error)  # no message is replayed
         self.callbacks.on_rejected(component, task, error)
         sender = self._flow.task_of.get(task)
         # (The message of a spout's tuple counts when its tree fails.)

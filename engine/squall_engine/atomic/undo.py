@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Protocol
 
 from squall_common.component.state import KeyValueState
+from squall_common.state.errors import StateValueError
 from squall_common.state.keyed import (
     ABSENT,
     IMMUTABLE,
@@ -18,6 +20,10 @@ from squall_common.state.keyed import (
 )
 from squall_common.state.task_state import RowCodec
 from squall_engine.core import HotState
+from squall_engine.core.codec import ValueNotEncodableError
+
+# Of what always has an encoding: a time zone may have none.
+_PLAIN = IMMUTABLE - {dt.datetime, dt.time}
 
 
 class Undoable(Protocol):
@@ -218,6 +224,26 @@ def hot(state: UndoableState) -> UndoableState | HotState:
 
     made = inner.share(make)
     return state if made is None else made
+
+
+class SinkRows(list[Any]):
+    """The rows of a sink since its last snapshot. One that could not be stored is refused while its
+    tuple is tried: in the snapshot that comes later, no tuple could fail for it."""
+
+    def __init__(self, codec: RowCodec) -> None:
+        super().__init__()
+        self._codec = codec
+
+    def append(self, row: Any) -> None:
+        """Raises StateValueError."""
+        if type(row) not in (list, tuple) or not _PLAIN.issuperset(map(type, row)):
+            try:
+                self._codec.encode_rows(([row],))
+            except ValueNotEncodableError as error:
+                raise StateValueError(
+                    f"a row with a value of type {error.kind} cannot be stored: {error.reason}"
+                ) from error
+        super().append(row)
 
 
 class UndoableRows:

@@ -62,13 +62,23 @@ class CodecError(ValueError):
     """A value cannot be sent, or bytes cannot be decoded."""
 
 
+class UndeliverableError(CodecError):
+    """A tuple that was emitted cannot be sent to another worker. Has its `stream` and `values`."""
+
+    def __init__(self, message: str, stream: str, values: Sequence[Any]) -> None:
+        super().__init__(message)
+        self.stream = stream
+        self.values = values
+
+
 class ValueNotEncodableError(CodecError):
-    """`index` is the value's place in its row, `kind` its type's name."""
+    """`index` is the value's place in its row, `kind` its type's name; `reason` says what to do."""
 
     def __init__(self, index: int, kind: str, reason: str) -> None:
         super().__init__(f"a value of type {kind} cannot be sent to another worker: {reason}")
         self.index = index
         self.kind = kind
+        self.reason = reason
         self.reason = reason
 
 

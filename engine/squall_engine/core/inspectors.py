@@ -9,7 +9,12 @@ from typing import Any
 
 from squall_common.daemon.logs import get_logger
 from squall_engine.core import Tuple
-from squall_engine.core.codec import CodecError, ValueCodec, ValueNotEncodableError
+from squall_engine.core.codec import (
+    CodecError,
+    UndeliverableError,
+    ValueCodec,
+    ValueNotEncodableError,
+)
 from squall_engine.core.values import Inspector, Source
 
 log = get_logger("squall_worker.debug")
@@ -84,7 +89,7 @@ class SerializingInspector(Inspector):
         try:
             data = self._codec.encode_row(values)
         except ValueNotEncodableError as error:
-            raise not_encodable(source, error) from error
+            raise not_encodable(source, values, error) from error
         copy = self._codec.decode_row(data)
         self._emitted.append((source, values, copy, data))
         return copy
@@ -108,9 +113,13 @@ class SerializingInspector(Inspector):
                     )
 
 
-def not_encodable(source: Source, error: ValueNotEncodableError) -> CodecError:
+def not_encodable(
+    source: Source, values: Sequence[Any], error: ValueNotEncodableError
+) -> UndeliverableError:
     """The error for a tuple that cannot be sent: component, stream, field and type."""
     field = source.fields[error.index] if error.index < len(source.fields) else error.index
-    return CodecError(
-        f"component {source.component!r}, stream {source.stream!r}, field {field!r}: {error}"
+    return UndeliverableError(
+        f"component {source.component!r}, stream {source.stream!r}, field {field!r}: {error}",
+        source.stream,
+        values,
     )

@@ -8,7 +8,12 @@ from squall_common.daemon.logs import get_logger
 from squall_common.topology.model import WorkerSlot
 from squall_engine.backpressure.credit import charge
 from squall_engine.core import Batch, Source, decode_batches, encode_batches
-from squall_engine.core.codec import CodecError, ValueCodec, ValueNotEncodableError
+from squall_engine.core.codec import (
+    CodecError,
+    UndeliverableError,
+    ValueCodec,
+    ValueNotEncodableError,
+)
 from squall_engine.core.inspectors import not_encodable
 from squall_engine.core.sections import Section, parse, parse_heads, serialize_roots
 from squall_engine.dataflow.fence import Fence
@@ -116,10 +121,12 @@ class Exchange:
                 used = self.send_tuples(to, task, head)
                 return used + self.send_tuples(to, task, batch)
             if len(data) > TUPLE_BYTES_MAX:
-                too_large = CodecError(
+                too_large = UndeliverableError(
                     f"component {source.component!r}, stream {source.stream!r}: a tuple of "
                     f"{len(data)} bytes cannot be sent to another worker; the limit is "
-                    f"{TUPLE_BYTES_MAX} (8 MiB): store large data elsewhere and send its name"
+                    f"{TUPLE_BYTES_MAX} (8 MiB): store large data elsewhere and send its name",
+                    source.stream,
+                    batch.as_tuples()[0].values,
                 )
                 self.reject(source.component, source.task, too_large, batch.roots())
                 return 0
@@ -135,7 +142,7 @@ class Exchange:
                 self._codec.encode_row(tup.values)
             except ValueNotEncodableError as reason:
                 source = tup.source
-                described = not_encodable(source, reason)
+                described = not_encodable(source, tup.values, reason)
                 roots = Batch.of(source, [tup]).roots()
                 self.reject(source.component, source.task, described, roots)
             else:

@@ -42,7 +42,7 @@ from squall_engine.atomic.concurrent import ConcurrentCalls, DraftState
 from squall_engine.atomic.keys import InputKeys
 from squall_engine.atomic.letters import BoltLetters
 from squall_engine.atomic.tries import Tries
-from squall_engine.atomic.undo import BatchState, UndoableRows, UndoableState, hot
+from squall_engine.atomic.undo import BatchState, SinkRows, UndoableRows, UndoableState, hot
 from squall_engine.core import HotState, PositionedEmit
 from squall_engine.core.codec import ValueCodec
 from squall_engine.core.invocation import InvocationMode
@@ -50,6 +50,7 @@ from squall_engine.dataflow.fence import Barrier
 from squall_engine.epochs.messages import TaskName
 from squall_engine.epochs.parts import Batch, Chain, EpochSettings, Snapshot
 from squall_engine.epochs.task import TaskEpochs, TaskState
+from squall_engine.epochs.undelivered import UndeliveredLetters
 from squall_engine.epochs.window_entries import WindowEntries
 from squall_engine.loading import ComponentStartError
 from squall_engine.options import EngineOptions
@@ -167,6 +168,7 @@ class EpochDriver:
         self._left_commits = False  # some run that nothing here waits for any more
         self.groups: dict[str, int] = {}  # of components with keyed state
         self.under_way = False  # a snapshot is due, or a task is silent
+        self._undelivered = UndeliveredLetters(plan, make_codec(), worker, host.die)
 
     @property
     def tasks(self) -> dict[TaskName, TaskEpochs]:
@@ -286,6 +288,8 @@ class EpochDriver:
         kept = self._kept[self._name_of[built.task.task]]
         part = self._part_of(kept.name[0])
         user = kept.user
+        if isinstance(user, TransactionalSink):
+            object.__setattr__(user, "_rows", SinkRows(self._make_codec()))
         if isinstance(kept.atomic, Tries):
             if isinstance(kept.shown, UndoableState | HotState):
                 kept.atomic.parts.append(kept.shown)
@@ -383,9 +387,9 @@ class EpochDriver:
 
     def turn(self) -> bool:
         """Take the snapshots of tasks that have settled. True if there were any."""
+        worked = self._undelivered.has_some and self._undelivered.emit()
         if not self.under_way or self.is_broken:
-            return False
-        worked = False
+            return worked
         for kept in self._kept.values():
             epoch = kept.epochs.due
             if epoch is not None and self._has_settled(kept, epoch):
@@ -395,6 +399,17 @@ class EpochDriver:
                 self._take(kept, epoch)
                 worked = True
         return worked
+
+    def rejected(self, component: str, task: int, error: Exception) -> None:
+        """A tuple that a task has emitted cannot be delivered: it becomes a dead letter, or ends
+        the engine. From any thread."""
+        kept = self._kept.get(self._name_of.get(task, (component, -1)))
+        sender = None if kept is None else kept.task
+        if isinstance(sender, SpoutTask | BoltTask):
+            self._undelivered.add(sender, error)
+            self._host.wake()
+        else:
+            self._host.die(error)
 
     @property
     def begun(self) -> int:
@@ -416,14 +431,20 @@ class EpochDriver:
         task, flow = kept.task, self._flow
         assert isinstance(task, SpoutTask | BoltTask)
         assert flow is not None
-        if not flow.is_settled(task):
+        if not self._has_left(task):
             return False
         if isinstance(task, BoltTask) and kept.flushing < epoch:
             kept.flushing = epoch
             self._flush(kept, task)
         if kept.flushed is not None and not kept.flushed.done():
             return False
-        return flow.is_settled(task)
+        return self._has_left(task)
+
+    def _has_left(self, task: SpoutTask | BoltTask) -> bool:
+        """Whether a task is at rest, and all that it has emitted is on its way, or in letters."""
+        assert self._flow is not None
+        # In this order: that a tuple cannot be sent is noticed when it leaves.
+        return self._flow.is_settled(task) and not self._undelivered.has_some
 
     def _flush(self, kept: _Kept, task: BoltTask) -> None:
         if type(kept.user).flush is Bolt.flush:

@@ -1,0 +1,175 @@
+"""A tuple that was emitted and cannot be sent is a dead letter of its sender, in its epoch."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from squall import (
+    Bolt,
+    LocalCluster,
+    RewindableSpout,
+    RowBatch,
+    SquallError,
+    StatefulBolt,
+    TopologyBuilder,
+    TransactionalSink,
+    Tuple,
+)
+
+COUNT = 60
+BAD = frozenset({0, 17, 18, COUNT - 1})
+GOOD = sorted(set(range(COUNT)) - BAD)
+
+written: dict[str, list[tuple[Any, ...]]] = {}
+
+
+def made(number: int, bad: bool) -> Any:
+    """A number, or what has no encoding."""
+    return threading.Lock() if bad and number in BAD else number
+
+
+class Numbers(RewindableSpout):
+    outputs = ["value", "number"]
+
+    def __init__(self, bad: bool = False) -> None:
+        self.bad = bad
+
+    def seek(self, positions: Any) -> None:
+        self.at = positions.get("all", 0)
+
+    def next_tuple(self) -> None:
+        at = self.at
+        if at < COUNT:
+            self.at += 1
+            self.emit([made(at, self.bad), at], position=("all", self.at))
+
+
+class Pass(Bolt):
+    outputs = ["value"]
+
+    def __init__(self, bad: bool = False) -> None:
+        self.bad = bad
+
+    def execute(self, tup: Tuple) -> None:
+        self.emit([made(tup["number"], self.bad)])
+
+
+class PassWithState(StatefulBolt, Pass):  # type: ignore[misc]
+    pass
+
+
+class PassOnThread(Pass):
+    blocking = True
+
+
+class PassBatches(Pass):
+    def execute_batch(self, tuples: list[Tuple]) -> None:
+        for tup in tuples:
+            self.emit([made(tup["number"], self.bad)], anchors=tup)
+
+
+class PassColumns(Pass):
+    def execute_columns(self, columns: Any) -> None:
+        self.emit_columns([[made(number, self.bad) for number in columns["number"]]])
+
+
+class PassAsync(Pass):
+    async def execute(self, tup: Tuple) -> None:  # type: ignore[override]
+        self.emit([made(tup["number"], self.bad)])
+
+
+class Write(TransactionalSink):
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def commit(self, batches: Sequence[RowBatch]) -> None:
+        for batch in batches:
+            written.setdefault(self.name, []).extend(tuple(row) for row in batch.rows)
+
+
+KINDS = [Pass, PassWithState, PassOnThread, PassBatches, PassColumns, PassAsync]
+
+
+@pytest.fixture(autouse=True)
+def _clean() -> None:
+    written.clear()
+
+
+def run(
+    folder: Path,
+    spout: Numbers,
+    bolt: Pass,
+    letters_of: str | None,
+    until: Callable[[LocalCluster], None],
+    *,
+    serialize: bool = True,
+) -> None:
+    builder = TopologyBuilder()
+    builder.spout("numbers", spout)
+    builder.bolt("pass", bolt).fields("numbers", "number")
+    builder.bolt("write", Write("values")).shuffle("pass")
+    if letters_of is not None:
+        builder.bolt("letters", Write("letters")).shuffle(letters_of, stream="__dead_letter")
+    conf = {
+        "topology.checkpoint.interval.secs": 0.05,
+        "topology.state.url": str(folder),
+        "topology.testing.always.try.serialize": serialize,  # as between two workers
+    }
+    with LocalCluster() as cluster:
+        cluster.submit_topology("numbers", conf, builder.build())
+        until(cluster)
+
+
+def all_written(cluster: LocalCluster) -> None:
+    def enough() -> bool:
+        return sum(map(len, written.values())) >= COUNT
+
+    cluster.wait_until(enough, 60.0)
+    assert sorted(value for (value,) in written["values"]) == GOOD
+    assert len(written["letters"]) == len(BAD)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_what_a_bolt_cannot_send_is_its_dead_letter(tmp_path: Path, kind: type[Pass]) -> None:
+    run(tmp_path, Numbers(), kind(bad=True), "pass", all_written)
+    for row in written["letters"]:
+        message_id, values, stream, reason, component, _, _, replays, source = row
+        assert (message_id, stream, component, replays, source) == (
+            None,
+            "default",
+            "pass",
+            0,
+            "pass",
+        )
+        assert "lock" in values[0]  # as text
+        assert "field 'value': a value of type _thread:lock cannot be sent" in reason
+
+
+def test_what_a_spout_cannot_send_is_its_dead_letter(tmp_path: Path) -> None:
+    run(tmp_path, Numbers(bad=True), Pass(), "numbers", all_written)
+    assert sorted(row[1][1] for row in written["letters"]) == sorted(BAD)
+    assert {row[4] for row in written["letters"]} == {"numbers"}
+
+
+@pytest.mark.parametrize("bad", ["numbers", "pass"])
+def test_without_a_consumer_the_topology_ends_and_says_what_to_do(tmp_path: Path, bad: str) -> None:
+    def ended(cluster: LocalCluster) -> None:
+        with pytest.raises(
+            SquallError, match=f"'{bad}'.*has emitted a tuple that cannot be sent"
+        ) as caught:
+            cluster.wait(60.0)
+        assert "subscribe a bolt to its stream '__dead_letter'" in str(caught.value)
+
+    run(tmp_path, Numbers(bad == "numbers"), Pass(bad == "pass"), None, ended)
+
+
+def test_a_row_that_cannot_be_stored_is_a_dead_letter_of_its_sink(tmp_path: Path) -> None:
+    run(tmp_path, Numbers(), Pass(bad=True), "write", all_written, serialize=False)
+    for row in written["letters"]:
+        assert "a row with a value of type _thread:lock cannot be stored" in row[3]
+        assert (row[4], row[8]) == ("write", "pass")
