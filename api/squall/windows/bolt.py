@@ -17,6 +17,7 @@ from squall.windows.spec import LATE_TUPLE_FIELD, WINDOW_KEYS, WindowPlan, Windo
 from squall.windows.tuple_window import TupleWindow
 from squall.windows.words import words_of
 from squall_common.errors import ConfigError, InvalidTopologyError
+from squall_common.state.keyed import ALWAYS_STORED
 from squall_common.topology.model import StreamInfo
 
 if TYPE_CHECKING:
@@ -266,8 +267,22 @@ class _Aggregate:
 
     def __init__(self, bolt: AggregateBolt) -> None:
         self._init = bolt.init
-        self.add = bolt.add
+        self._add = bolt.add
+        self.add = bolt.add if bolt._squall_calls is None else self._stored_add
         self.merge = bolt.merge
+        self._calls = bolt._squall_calls
+        self._stored_type: type | None = None
 
     def of(self, item: Any) -> Any:
         return self.add(self._init(), item)
+
+    def _stored_add(self, total: Any, item: Any) -> Any:
+        """`add`, of whose totals a snapshot can have the first of a type: a look at each would cost
+        what a snapshot costs."""
+        found = self._add(total, item)
+        kind = type(found)
+        if kind not in ALWAYS_STORED and kind is not self._stored_type:
+            assert self._calls is not None
+            self._calls.check_storable(found, "a total")
+            self._stored_type = kind
+        return found

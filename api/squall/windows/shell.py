@@ -37,6 +37,7 @@ from squall_common.state.key_checks import (
     equals_itself,
     is_always_taken,
 )
+from squall_common.state.keyed import ALWAYS_STORED
 
 if TYPE_CHECKING:
     from squall_common.component.context import TopologyContext
@@ -62,6 +63,10 @@ class Calls(Protocol):
 
     def check_key(self, key: Hashable) -> None:
         """Raises SquallError for a key that could not be stored."""
+        ...
+
+    def check_storable(self, what: Any, called: str) -> None:
+        """Raises SquallError for what a snapshot could not have."""
         ...
 
     def call(self, execute: Callable[[], Any]) -> Exception | None:
@@ -131,6 +136,7 @@ class Shell:
         self.timestamp = bolt._timestamp_of(plan)
         event_time = self.timestamp is not None
         contents = bolt._contents()
+        self._keeps_tuples = contents is None
         problems = plan.problems(event_time=event_time, aggregates=contents is not None)
         problems += self._unfilled(options)
         if problems:
@@ -250,7 +256,10 @@ class Shell:
         now_ms = self._now_ms()
         if self.windows.is_behind:
             self._catch_up(now_ms)
-        tuples = self._admitted(self._keyed(tuples))
+        tuples = self._keyed(tuples)
+        if self._calls is not None and self._keeps_tuples:
+            tuples = self._storable(self._calls, tuples)
+        tuples = self._admitted(tuples)
         if self.timestamp is None:
             events = [(now_ms, tup) for tup in tuples]
         else:
@@ -328,6 +337,22 @@ class Shell:
                     hint=hint or "both consist of numbers, text and other values with a hash",
                 )
                 self.fail(tup, refused)
+            else:
+                found.append(tup)
+        return found
+
+    def _storable(self, calls: Calls, tuples: list[Tuple]) -> list[Tuple]:
+        """The tuples that a snapshot of the windows can have. The others are dead letters: in the
+        snapshot that comes later, none could be one."""
+        values = chain.from_iterable(tup.values for tup in tuples)
+        if ALWAYS_STORED.issuperset(map(type, values)):
+            return tuples
+        found = []
+        for tup in tuples:
+            try:
+                calls.check_storable(list(tup.values), "a tuple")
+            except SquallError as error:
+                self.fail(tup, error)
             else:
                 found.append(tup)
         return found

@@ -50,6 +50,8 @@ IMMUTABLE = frozenset(
     }
 )
 """Types of values that nobody can change in place."""
+ALWAYS_STORED = IMMUTABLE - {dt.datetime, dt.time}
+"""Types of values that always have an encoding: a time zone may have none."""
 
 
 class _Mark:

@@ -9,6 +9,7 @@ from typing import Any
 
 from squall_common.component.stateful import StatefulBolt
 from squall_common.state.key_checks import KeyChecks
+from squall_common.state.task_state import RowCodec
 from squall_engine.atomic.batches import AtomicColumns, around_batch
 from squall_engine.atomic.concurrent import ConcurrentCalls
 from squall_engine.atomic.keys import InputKeys
@@ -39,6 +40,7 @@ class AtomicBolt:
     keys: InputKeys
     groups: int | None  # key groups of its input
     key_checks: KeyChecks  # of its windows
+    codec: RowCodec
     arity: Arity
     letters: BoltLetters
     tries_max: int
@@ -112,7 +114,13 @@ class AtomicBolt:
     def _around_windows(self, execute: Callable[[Any], Any], tries: Tries) -> AtomicCalls:
         grouping = self.keys.window_grouping(self.groups)
         windows = WindowCalls(
-            self.component, tries, self.letters, self.fault, self.key_checks, grouping
+            self.component,
+            tries,
+            self.letters,
+            self.fault,
+            self.key_checks,
+            self.codec,
+            grouping,
         )
         # Before the bolt is bound, which makes its shell.
         object.__setattr__(self.user, "_squall_calls", windows)

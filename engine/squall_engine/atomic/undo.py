@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Protocol
 
@@ -10,6 +9,7 @@ from squall_common.component.state import KeyValueState
 from squall_common.state.errors import StateValueError
 from squall_common.state.keyed import (
     ABSENT,
+    ALWAYS_STORED,
     IMMUTABLE,
     MANY_KEYS,
     NO_KEY,
@@ -21,9 +21,6 @@ from squall_common.state.keyed import (
 from squall_common.state.task_state import RowCodec
 from squall_engine.core import HotState
 from squall_engine.core.codec import ValueNotEncodableError
-
-# Of what always has an encoding: a time zone may have none.
-_PLAIN = IMMUTABLE - {dt.datetime, dt.time}
 
 
 class Undoable(Protocol):
@@ -226,6 +223,16 @@ def hot(state: UndoableState) -> UndoableState | HotState:
     return state if made is None else made
 
 
+def check_storable(codec: RowCodec, what: Any, called: str) -> None:
+    """Raises StateValueError for what a snapshot could not have."""
+    try:
+        codec.encode_rows(([what],))
+    except ValueNotEncodableError as error:
+        raise StateValueError(
+            f"{called} with a value of type {error.kind} cannot be stored", hint=error.reason
+        ) from error
+
+
 class SinkRows(list[Any]):
     """The rows of a sink since its last snapshot. One that could not be stored is refused while its
     tuple is tried: in the snapshot that comes later, no tuple could fail for it."""
@@ -236,13 +243,8 @@ class SinkRows(list[Any]):
 
     def append(self, row: Any) -> None:
         """Raises StateValueError."""
-        if type(row) not in (list, tuple) or not _PLAIN.issuperset(map(type, row)):
-            try:
-                self._codec.encode_rows(([row],))
-            except ValueNotEncodableError as error:
-                raise StateValueError(
-                    f"a row with a value of type {error.kind} cannot be stored: {error.reason}"
-                ) from error
+        if type(row) not in (list, tuple) or not ALWAYS_STORED.issuperset(map(type, row)):
+            check_storable(self._codec, row, "a row")
         super().append(row)
 
 

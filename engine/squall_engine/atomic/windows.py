@@ -17,9 +17,11 @@ from squall_common.names import DEFAULT_STREAM
 from squall_common.state.errors import StateStoreError
 from squall_common.state.key_checks import KeyChecks
 from squall_common.state.key_groups import key_group
+from squall_common.state.task_state import RowCodec
 from squall_common.topology.serialization import Registry
 from squall_engine.atomic.letters import BoltLetters
 from squall_engine.atomic.tries import Arity, HoldingCollector, Tries
+from squall_engine.atomic.undo import check_storable
 from squall_engine.core import Tuple
 
 
@@ -52,10 +54,12 @@ class WindowCalls:
         letters: BoltLetters,
         fault: Callable[[Any], None],
         checks: KeyChecks,
+        codec: RowCodec,
         grouping: WindowGrouping | None = None,
     ) -> None:
         self.grouping = grouping
         self._checks = checks
+        self._codec = codec
         self._component = component
         self._tries = tries
         self._letters = letters
@@ -78,6 +82,10 @@ class WindowCalls:
                 raise
 
         return guarded
+
+    def check_storable(self, what: Any, called: str) -> None:
+        """Raises StateValueError for what a snapshot of the windows could not have."""
+        check_storable(self._codec, what, called)
 
     def check_key(self, key: Hashable) -> None:
         """Raises StateValueError for a key of a window that a snapshot could not have."""

@@ -266,6 +266,7 @@ class EpochDriver:
             keys=InputKeys(self._plan.topology, component, self._registry),
             groups=self.groups_of(component),
             key_checks=KeyChecks(self._make_codec(), self._registry),
+            codec=self._make_codec(),
             arity={name: (len(info.fields), info.direct) for name, info in streams.items()},
             letters=BoltLetters(
                 component,

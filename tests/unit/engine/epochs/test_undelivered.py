@@ -1,4 +1,5 @@
-"""A tuple that was emitted and cannot be sent is a dead letter of its sender, in its epoch."""
+"""A tuple that was emitted and cannot be sent is a dead letter of its sender, in its epoch. One
+that a snapshot could not have is a dead letter of the bolt that would keep it."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from squall import (
+    AggregateBolt,
     Bolt,
     LocalCluster,
     RewindableSpout,
@@ -19,7 +21,9 @@ from squall import (
     TopologyBuilder,
     TransactionalSink,
     Tuple,
+    WindowedBolt,
 )
+from squall.windows import tumbling
 
 COUNT = 60
 BAD = frozenset({0, 17, 18, COUNT - 1})
@@ -173,3 +177,54 @@ def test_a_row_that_cannot_be_stored_is_a_dead_letter_of_its_sink(tmp_path: Path
     for row in written["letters"]:
         assert "a row with a value of type _thread:lock cannot be stored" in row[3]
         assert (row[4], row[8]) == ("write", "pass")
+
+
+class Kept(WindowedBolt):
+    outputs = ["value"]
+    windows = tumbling(count=len(GOOD))
+
+    def execute_window(self, window: Any) -> None:
+        for tup in window:
+            self.emit([tup["value"]])
+
+
+class Sums(AggregateBolt):
+    outputs = ["value"]
+    windows = tumbling(count=len(GOOD))
+
+    def init(self) -> tuple[Any, ...]:
+        return ()
+
+    def add(self, total: tuple[Any, ...], tup: Tuple) -> Any:
+        value = tup["value"]
+        return (*total, value) if isinstance(value, int) else value
+
+    def merge(self, first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[Any, ...]:
+        return first + second
+
+    def result(self, total: tuple[Any, ...], window: Any) -> None:
+        for value in total:
+            self.emit([value])
+
+
+@pytest.mark.parametrize(("kind", "what"), [(Kept, "a tuple"), (Sums, "a total")])
+def test_what_windows_could_not_store_is_their_dead_letter(
+    tmp_path: Path, kind: type[Bolt], what: str
+) -> None:
+    """Values are not encoded on their way within a worker. Checkpoints are taken meanwhile."""
+    builder = TopologyBuilder()
+    builder.spout("numbers", Numbers(bad=True))
+    builder.bolt("windows", kind()).shuffle("numbers")
+    builder.bolt("write", Write("values")).shuffle("windows")
+    builder.bolt("letters", Write("letters")).shuffle("windows", stream="__dead_letter")
+    conf = {
+        "topology.checkpoint.interval.secs": 0.02,
+        "topology.state.url": str(tmp_path),
+        "topology.testing.always.try.serialize": False,
+    }
+    with LocalCluster() as cluster:
+        cluster.submit_topology("numbers", conf, builder.build())
+        all_written(cluster)
+    for row in written["letters"]:
+        assert f"{what} with a value of type _thread:lock cannot be stored" in row[3]
+        assert row[1][1] in BAD
