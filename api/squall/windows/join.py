@@ -79,14 +79,14 @@ class Join:
     ) -> list[list[Tuple]]:
         by_value: dict[Any, list[Tuple]] = {}
         for tup in tuples:
-            by_value.setdefault(self._value(tup, joined.field), []).append(tup)
+            by_value.setdefault(_hashable(self._value(tup, joined.field)), []).append(tup)
         prior = next(one for one in self.inputs if one.source == joined.prior)
         result = []
         for row in rows:
             value = self._first(row, prior.field)
             if value is None:  # like NULL in SQL, equal to nothing
                 continue
-            matching = by_value.get(value, ())
+            matching = by_value.get(_hashable(value), ())
             result += [[*row, match] for match in matching]
             if not matching and joined.kind == "left":
                 result.append(row)
@@ -194,6 +194,15 @@ class JoinBolt(WindowedBolt):
     def execute_window(self, window: TupleWindow) -> None:
         for values, tuples in self._join.matches(window.get()):
             self.emit(values, anchors=tuples, stream=self._stream)
+
+
+def _hashable(value: Any) -> Any:
+    """What has a hash, and is equal where the values are: lists and dicts by what they hold."""
+    if isinstance(value, list | tuple):
+        return tuple(map(_hashable, value))
+    if isinstance(value, dict):
+        return frozenset((name, _hashable(of)) for name, of in value.items())
+    return value
 
 
 def _field_of(source: str, field: str) -> Path:

@@ -110,6 +110,19 @@ class Both(FeederSpout):
     outputs = {"left": ["k", "a"], "right": ["k", "b"]}
 
 
+def test_lists_and_dicts_are_compared_by_what_they_hold() -> None:
+    bolt = JoinBolt("a", "k").join("b", "k", "a").select("a:n, b:n")
+    keys = [[1, [2]], {"x": [1], "y": None}, "text", []]
+    with BoltTest(bolt, {"a": ["k", "n"], "b": ["k", "n"]}, windows=tumbling(secs=10)) as test:
+        for source in ("a", "b"):
+            for number, key in enumerate(keys):
+                test.execute([key, number], source=source)
+        test.execute([[1, [3]], 9], source="b")
+        found = [one.values for one in test.run_for(11)]
+        assert test.test.errors == []
+    assert found == [[0, 0], [1, 1], [2, 2], [3, 3]]
+
+
 def test_streams_of_one_component_are_joined_by_their_names() -> None:
     join = JoinBolt("left", "k", by="stream", stream="out").join("right", "k", "left")
     join = join.select("left:k, a, b")
