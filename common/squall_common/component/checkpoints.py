@@ -87,13 +87,14 @@ def option_refusals(options: TopologyOptions, place: Place) -> Iterator[Refusal]
     if place is Place.WORKERS:
         yield Refusal(
             f"{INTERVAL} is set, and several worker processes of `storm local` take no checkpoints",
-            "run it without --workers, or unset the option",
+            f"run it without --workers, unset the option, or give `-c {INTERVAL}=null`",
         )
         return
     if place is Place.ENGINE:
         yield Refusal(
             f"{INTERVAL} is set, and nothing takes checkpoints here",
-            "unset it; `storm local`, LocalCluster and clusters take them",
+            f"unset it, or give `-c {INTERVAL}=null`; `storm local`, LocalCluster and clusters "
+            "take them",
         )
         return
     yield from _folder_refusals(options, place)

@@ -108,11 +108,11 @@ def test_every_refusal_is_in_the_table() -> None:
 
 WORKERS = (
     f"{INTERVAL} is set, and several worker processes of `storm local` take no checkpoints: run it "
-    "without --workers, or unset the option"
+    f"without --workers, unset the option, or give `-c {INTERVAL}=null`"
 )
 ENGINE = (
-    f"{INTERVAL} is set, and nothing takes checkpoints here: unset it; `storm local`, LocalCluster "
-    "and clusters take them"
+    f"{INTERVAL} is set, and nothing takes checkpoints here: unset it, or give "
+    f"`-c {INTERVAL}=null`; `storm local`, LocalCluster and clusters take them"
 )
 
 
