@@ -13,6 +13,11 @@ FOLDER = Path(__file__).resolve().parent
 
 
 def bug_environment(bug: str, pythonpath: str = "") -> dict[str, str]:
-    """Variables for the process, or for `topology.environment`."""
+    """Variables for the process, or for `topology.environment`. A bug replaces methods, which
+    nothing calls in modules that are compiled."""
     path = [part for part in (pythonpath, str(FOLDER)) if part]
-    return {"SQUALL_TEST_BUG": bug, "PYTHONPATH": os.pathsep.join(path)}
+    return {
+        "SQUALL_TEST_BUG": bug,
+        "SQUALL_MODULES": "python",
+        "PYTHONPATH": os.pathsep.join(path),
+    }
