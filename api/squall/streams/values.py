@@ -112,7 +112,7 @@ _PLAIN = frozenset({str, int, float, bool, bytes, type(None)})
 
 
 def is_plain(value: Any) -> bool:
-    """Whether nobody can change a value: text, a number, a tuple of these."""
+    """Whether a value is immutable: text, a number, a tuple of these."""
     kind = type(value)
     return kind in _PLAIN or (kind is tuple and _PLAIN.issuperset(map(type, value)))
 

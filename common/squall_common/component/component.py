@@ -232,7 +232,7 @@ class Spout(Component):
                 return self.at_end and not self.failed  # what it is to emit again
 
         Called where `next_tuple` is, after a call of it that emitted nothing, about once a second
-        at most. It must not block, and is no coroutine. While failed messages wait to be emitted
+        at most. It must not block or be a coroutine. While failed messages wait to be emitted
         again it is False. None: as configured, this source has no end. An exception is reported,
         and counts as False."""
         return False
