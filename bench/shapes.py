@@ -8,7 +8,15 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench.topologies import Count, CountingSpout, Numbers, Sink, Split, make_lines
+from bench.topologies import (
+    AckedInBatches,
+    Count,
+    CountingSpout,
+    Numbers,
+    Sink,
+    Split,
+    make_lines,
+)
 from squall import Bolt, CustomGrouping, Spout, Stream, TopologyBuilder, TopologyContext, Tuple
 from squall_common.topology.model import Topology
 
@@ -106,7 +114,7 @@ def fan_out(width: int, total: int) -> Topology:
 _PAYLOADS = 1_000
 
 
-class Payloads(CountingSpout):
+class Payloads(AckedInBatches):
     """Strings of a given number of bytes. Neighbours differ, from two bytes on: a column of equal
     strings crosses to another worker as one of them."""
 

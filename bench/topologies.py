@@ -127,7 +127,7 @@ class CountAsInTheReadme(Count):
 
 
 class AckedInBatches(CountingSpout):
-    """What emits columns is acked in batches."""
+    """Is told of many acks in one call."""
 
     def ack_batch(self, msg_ids: Sequence[Any]) -> None:
         self.done += len(msg_ids)
