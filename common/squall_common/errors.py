@@ -38,6 +38,23 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
+def describe_fully(error: BaseException, chars_max: int | None = None) -> str:
+    """The same with the error's notes, which say where a value of a stream failed. Of more than
+    `chars_max` characters, the message is cut first.
+
+        error = ValueError("it is negative")
+        error.add_note("in map(check), orders.py:12, for the value -1")
+        describe_fully(error)  # ValueError: it is negative (in map(check), orders.py:12, for ...)
+    """
+    said = describe(error)
+    # The same error may be raised, and noted, several times.
+    notes = "; ".join(dict.fromkeys(map(str, getattr(error, "__notes__", ()))))
+    if chars_max is not None:
+        notes = notes[: chars_max // 2]
+        said = said[: chars_max - (len(notes) + 3 if notes else 0)]
+    return f"{said} ({notes})" if notes else said
+
+
 def missing_package(error: BaseException | None) -> str | None:
     """For an import of users' code that failed because a package is missing: which one, and how to
     ship it. None for any other error."""

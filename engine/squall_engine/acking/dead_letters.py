@@ -35,7 +35,7 @@ from squall_common.component.collector import (
 )
 from squall_common.component.columns.shared_rows import SharedRows, shared_rows
 from squall_common.daemon.logs import get_logger
-from squall_common.errors import describe
+from squall_common.errors import describe_fully
 from squall_common.names import DEAD_LETTER_STREAM, DEFAULT_STREAM
 from squall_common.topology.model import ComponentKind
 from squall_engine.acking.unconsumed import UnconsumedLetters, shown
@@ -482,13 +482,14 @@ class FailureRecorder:
         self._failed: list[int] = []  # roots that failed in a call that may yet turn out to raise
         self._explicit = False
 
-    def _reason(self, text: str) -> Reason:
-        return Reason(
-            text[:_REASON_CHARS_MAX], self._component, self._task, self._dead_letters.worker
-        )
+    def _reason(self, error: BaseException) -> Reason:
+        return self._reason_of(describe_fully(error, _REASON_CHARS_MAX))
+
+    def _reason_of(self, text: str) -> Reason:
+        return Reason(text, self._component, self._task, self._dead_letters.worker)
 
     def _note_failed(self, roots: Collection[int]) -> None:
-        self._dead_letters.note(roots, self._reason("failed by the bolt: fail() was called"))
+        self._dead_letters.note(roots, self._reason_of("failed by the bolt: fail() was called"))
 
     def guard(self, execute: Callable[[Tuple], Any]) -> Callable[[Tuple], Any]:
         """`execute` that notes what it raises."""
@@ -497,7 +498,7 @@ class FailureRecorder:
             try:
                 execute(tup)
             except Exception as error:
-                self._dead_letters.note(roots_of(tup), self._reason(describe(error)))
+                self._dead_letters.note(roots_of(tup), self._reason(error))
                 raise
 
         return guarded
@@ -545,7 +546,7 @@ class FailureRecorder:
     def raised(self, error: BaseException) -> None:
         """The component raised or reported an error, which is the reason of the last failures."""
         if self._failed:
-            self._dead_letters.note(self._failed, self._reason(describe(error)))
+            self._dead_letters.note(self._failed, self._reason(error))
             self._failed = []
 
 

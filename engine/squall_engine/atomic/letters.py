@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from squall_common.component.collector import BoltCollector, ColumnCollector
-from squall_common.errors import SquallError, describe
+from squall_common.errors import SquallError, describe_fully
 from squall_common.names import DEAD_LETTER_STREAM, DEFAULT_STREAM
 from squall_engine.acking.dead_letters import sendable
 from squall_engine.core import Source, Tuple
@@ -81,7 +81,7 @@ class BoltLetters:
                 None,
                 list(values),
                 source.stream,
-                describe(error)[:_REASON_CHARS_MAX],
+                describe_fully(error, _REASON_CHARS_MAX),
                 self._component,
                 self._task,
                 self._worker,
@@ -100,7 +100,7 @@ def failed_error(
         shown = shown[:_SHOWN_CHARS] + "..."
     return TupleFailedError(
         f"{component!r} (task {task}) cannot process a tuple of {source.component!r}: "
-        f"{shown}: {describe(error)}",
+        f"{shown}: {describe_fully(error)}",
         hint="with checkpoints no tuple is left out: mend the bolt, catch the error in it, or "
         f"subscribe a bolt to its stream {DEAD_LETTER_STREAM!r}; the next start goes on from the "
         "last epoch",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support import stream_steps as steps
 
-from squall import InvalidTopologyError, LocalCluster, StreamBuilder
+from squall import InvalidTopologyError, LocalCluster, SquallError, StreamBuilder
 from squall._import_check import ImportCheck, recorded_in
 from squall.windows import tumbling
 
@@ -20,8 +21,10 @@ WORDS = Counter(word for n in range(COUNT) for word in steps.line_of(n).split())
 @pytest.fixture(autouse=True)
 def _forget() -> Iterator[None]:
     steps.KEPT.clear()
+    steps.FAILED.clear()
     yield
     steps.KEPT.clear()
+    steps.FAILED.clear()
 
 
 def test_running_counts_reach_the_totals() -> None:
@@ -67,7 +70,35 @@ def test_a_dead_letter_has_the_exception_of_the_function_as_its_reason(tmp_path:
         cluster.wait_until(lambda: bool(steps.KEPT), 60)
     (letter,) = steps.KEPT
     assert letter["values"] == [3]
-    assert letter["reason"] == "ValueError: three is not allowed"
+    assert re.fullmatch(
+        r"ValueError: three is not allowed \(in map\(fail_on_three\), test_streams.py:\d+, "
+        r"for the value 3\)",
+        letter["reason"],
+    )
+
+
+def test_an_error_that_ends_a_topology_names_the_function_and_its_line(tmp_path: Path) -> None:
+    builder = StreamBuilder()
+    numbers = builder.source("numbers", steps.ManyNumbers([[n] for n in range(20)]), of=int)
+    numbers.map(steps.fail_on_three).print()
+    conf = {"topology.checkpoint.interval.secs": 0.1, "topology.state.url": str(tmp_path)}
+    with LocalCluster() as cluster:
+        cluster.submit_topology("picky", conf, builder.build())
+        with pytest.raises(SquallError) as caught:
+            cluster.wait(60)
+    assert "three is not allowed (in map(fail_on_three), test_streams.py:" in str(caught.value)
+
+
+def test_without_checkpoints_a_reason_names_the_function_as_well() -> None:
+    builder = StreamBuilder()
+    lines = builder.source("lines", steps.FiniteLines(20))
+    lines.map(steps.fails_once).named("picky").print()
+    topology = builder.to_topology_builder()
+    topology.bolt("morgue", steps.Keep()).shuffle("lines", stream="__dead_letter")
+    with LocalCluster() as cluster:
+        cluster.submit_topology("picky", {"topology.max.replays": 0}, topology.build())
+        cluster.wait_until(lambda: bool(steps.KEPT), 60)
+    assert "(in map(fails_once), test_streams.py:" in steps.KEPT[0]["reason"]
 
 
 def test_counts_of_windows_are_exact() -> None:

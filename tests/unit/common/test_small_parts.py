@@ -13,7 +13,7 @@ from squall_common import names
 from squall_common.daemon import logs
 from squall_common.daemon.files import write_atomic
 from squall_common.daemon.loop.background import BackgroundTasks
-from squall_common.errors import InvalidTopologyError
+from squall_common.errors import InvalidTopologyError, describe_fully
 from squall_common.topology.model import Component, ComponentKind, ShellObject, StreamInfo, Topology
 from squall_common.topology.system import validate_topology
 from squall_common.worker_files.heartbeat_file import Beat, HeartbeatWriter, Phase, read_heartbeat
@@ -214,3 +214,14 @@ def test_a_topology_with_such_a_name_in_it_is_refused(part: str) -> None:
     )
     with pytest.raises(InvalidTopologyError, match=r"U\+202E"):
         validate_topology(Topology({spout.id: spout}))
+
+
+def test_an_error_in_full_has_its_notes_once_and_keeps_them_when_it_is_cut() -> None:
+    error = ValueError("x" * 100)
+    assert describe_fully(error, 20) == "ValueError: xxxxxxxx"
+    error.add_note("in map(check), a.py:1")
+    error.add_note("in map(check), a.py:1")
+    assert describe_fully(error) == f"ValueError: {'x' * 100} (in map(check), a.py:1)"
+    assert describe_fully(error, 44) == "ValueError: xxxxxxxx (in map(check), a.py:1)"
+    error.add_note("y" * 100)
+    assert len(describe_fully(error, 50)) == 50
