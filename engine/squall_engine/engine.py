@@ -351,7 +351,10 @@ class Engine:
                     raise SquallError("the engine was stopped while it started")
         except BaseException as error:
             if isinstance(error, ComponentStartError):
-                self.report(error.component, error.task, error.__cause__ or error)
+                cause = error.__cause__  # an exception of the user's has a traceback to show
+                if cause is None or isinstance(cause, SquallError):
+                    cause = error
+                self.report(error.component, error.task, cause)
             self._let_interpreter()
             if self._happened(EngineEvent.START_FAILED):
                 await self._close()

@@ -1,7 +1,7 @@
 """Faults around a topology with checkpoints on a real cluster: the store or ZooKeeper is away, the
 disk is full, a worker is stopped and goes on, and the leader is killed in a rollback. The topology
 goes on by itself, and an external ledger has each message once. A worker that alone cannot write is
-named.
+named, and so is a task whose state cannot be restored.
 
 Each commit has two of them; `make soak` has all, for longer."""
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import signal
 import subprocess
 import time
@@ -215,4 +216,38 @@ def test_the_worker_that_cannot_write_is_named(tmp_path: Path) -> None:
         aside.rename(folder)
         wait_for("the failure to be over", lambda: report().failure is None, LIMIT_SECS, 0.2)
         wait_for_rows(tmp_path / "ledger.db", 1_000)
+        cluster.kill_all()
+
+
+def test_a_task_whose_state_is_damaged_is_named_with_what_to_do(tmp_path: Path) -> None:
+    """Its worker ends before its first heartbeat, again and again."""
+    lines = "".join(f'{{"key":"k{number % 50}","number":{number}}}\n' for number in range(500))
+    (tmp_path / "0.jsonl").write_text(lines)
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "ledger.py").write_text(TOPOLOGY)
+    with DevCluster.start(tmp_path / "cluster", supervisors=1, slots=3) as cluster:
+        cluster.storm("jar", package, "ledger.py", tmp_path)
+        wait_for_rows(tmp_path / "ledger.db", 500)
+        folder = tmp_path / "checkpoints" / "ledger" / "segments" / "count" / "00000"
+        with contextlib.ExitStack() as while_nothing_writes:
+            pids = cluster.worker_pids(3, LIMIT_SECS)
+            for pid in pids:
+                while_nothing_writes.enter_context(stopped(pid))
+            for segment in folder.iterdir():
+                segment.write_bytes(b"damaged")
+            os.kill(min(pids), signal.SIGKILL)
+
+        def said() -> re.Match[str] | None:
+            return re.search(
+                r"component 'count' \(task \d+\) cannot start from checkpoint \d+: the state in "
+                r"ledger/segments/count/00000/\S+ is damaged: .*\n\s+restore it from a copy",
+                cluster.storm("get-errors", "ledger").stdout,
+            )
+
+        wait_for("the error", said, LIMIT_SECS, 0.5)
+        status = lambda: cluster.storm("status", "ledger").stdout  # noqa: E731
+        wait_for(
+            "the finding", lambda: "`storm get-errors ledger` says why" in status(), LIMIT_SECS
+        )
         cluster.kill_all()

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from squall_common.errors import SquallError
 
+AFTER_A_LOSS = (
+    "restore it from a copy, or start from a savepoint (storm jar --from-savepoint); with another "
+    "topology.state.url the topology begins anew"
+)
+
 
 class StateError(SquallError):
     """State cannot be used; the message says which and why."""
@@ -22,7 +27,8 @@ class StateVersionError(StateDamagedError):
         super().__init__(
             f"{name} was written by a newer version of Squall: its format has version {version}, "
             f"and this one reads up to {known}",
-            hint="run the version that has written it, or start from an older epoch or savepoint",
+            hint="run the version that has written it, or start from a savepoint of this one "
+            "(storm jar --from-savepoint)",
         )
 
 

@@ -12,7 +12,7 @@ import zlib
 
 import msgspec
 
-from squall_common.state.errors import StateDamagedError, StateVersionError
+from squall_common.state.errors import AFTER_A_LOSS, StateDamagedError, StateVersionError
 from squall_common.state.segment import SegmentRef
 
 # 2: there is `progress`, without which a reader of version 1 would begin with no windows.
@@ -101,5 +101,5 @@ def decode_manifest(data: bytes, name: str) -> Manifest:
 def _damaged(name: str, why: str) -> StateDamagedError:
     return StateDamagedError(
         f"the manifest {name} is damaged: {why}",
-        hint="start from an older epoch or a savepoint",
+        hint=AFTER_A_LOSS,
     )

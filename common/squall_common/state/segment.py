@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
-from squall_common.state.errors import StateDamagedError, StateVersionError
+from squall_common.state.errors import AFTER_A_LOSS, StateDamagedError, StateVersionError
 
 VERSION = 1
 MAGIC = b"SQSTSEG" + bytes([VERSION])
@@ -228,5 +228,5 @@ def damaged(name: str, why: str) -> StateDamagedError:
     """The error for a file that cannot be used."""
     return StateDamagedError(
         f"the state in {name} is damaged: {why}",
-        hint="restore it from a copy, or start from an older epoch or savepoint",
+        hint=AFTER_A_LOSS,
     )

@@ -229,7 +229,10 @@ _HEALTH = {
         "Workers cannot be started",
         "A supervisor could not start a worker: {errors} says why.",
     ),
-    "crash loop": ("Crash loop", "A worker ends again and again soon after its start."),
+    "crash loop": (
+        "Crash loop",
+        "A worker ends again and again soon after its start: {errors} says why, and what to do.",
+    ),
     "starting": ("Starting", "Workers are being started."),
 }
 

@@ -24,6 +24,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from squall_common.errors import describe
 from squall_common.state.disk.rows import PlainRows
 from squall_common.state.task_state import RowPacker
 from squall_common.topology.serialization import Registry, value_of_python
@@ -182,7 +183,7 @@ class ValueCodec:
         except CodecError:
             raise
         except Exception as error:
-            raise CodecError(f"values that cannot be decoded: {error}") from error
+            raise CodecError(f"values that cannot be decoded: {describe(error)}") from error
 
     def encode_row(self, row: Sequence[Any]) -> bytes:
         """One row. Raises ValueNotEncodableError naming the value that cannot travel."""

@@ -14,7 +14,8 @@ import asyncio
 import contextlib
 import inspect
 import threading
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -28,7 +29,7 @@ from squall_common.component.state import KeyValueState
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import SquallError, describe
 from squall_common.names import DEAD_LETTER_STREAM, is_system_id
-from squall_common.state.errors import StateError
+from squall_common.state.errors import StateError, StateStoreError
 from squall_common.state.key_checks import KeyChecks
 from squall_common.state.key_groups import max_parallelism
 from squall_common.state.keyed import KeyedState
@@ -44,7 +45,7 @@ from squall_engine.atomic.letters import BoltLetters
 from squall_engine.atomic.tries import Tries
 from squall_engine.atomic.undo import BatchState, SinkRows, UndoableRows, UndoableState, hot
 from squall_engine.core import HotState, PositionedEmit
-from squall_engine.core.codec import ValueCodec
+from squall_engine.core.codec import CodecError, ValueCodec
 from squall_engine.core.invocation import InvocationMode
 from squall_engine.dataflow.fence import Barrier
 from squall_engine.epochs.messages import TaskName
@@ -215,18 +216,42 @@ class EpochDriver:
         return wanted or max_parallelism(len(self._plan.tasks_of[component]))
 
     def open_state(self, component: str, task: int) -> KeyValueState:
-        """The state of a StatefulBolt, as it was in the epoch. Raises StateError."""
+        """The state of a StatefulBolt, as it was in the epoch. Raises ComponentStartError."""
         kept = self._kept[self._name_of[task]]
         groups = self.groups_of(component)
         assert groups is not None
         codec = self._make_codec()
         options, ttl_secs = self._host.options.of(component), kept.user.state_ttl_secs
-        empty = make_state(options, groups, codec, ttl_secs=ttl_secs, registry=self._registry)
-        empty.key_checks.fields = key_fields(self._plan.topology.components[component])
-        state = self._restored(kept, groups, empty)
+        with self._restoring(component, task):
+            empty = make_state(options, groups, codec, ttl_secs=ttl_secs, registry=self._registry)
+            empty.key_checks.fields = key_fields(self._plan.topology.components[component])
+            state = self._restored(kept, groups, empty)
         shown = _STATES.get(kept.mode, BatchState)(state, codec)
         kept.shown = hot(shown) if isinstance(shown, UndoableState) else shown
         return kept.shown
+
+    @contextmanager
+    def _restoring(self, component: str, task: int) -> Iterator[None]:
+        """What fails in it is named with the task, which the error of a stored file is not. Raises
+        ComponentStartError."""
+        try:
+            yield
+        except ComponentStartError:
+            raise
+        except Exception as error:
+            manifest = self._settings.manifest
+            where = "" if manifest is None else f" from checkpoint {manifest.epoch}"
+            what, hint = describe(error), None
+            if isinstance(error, SquallError):
+                what, hint = error.message, error.hint
+            elif isinstance(error, CodecError):
+                hint = "does the topology still have the classes of its values?"
+            if isinstance(error, StateStoreError):
+                hint = hint or "see that the store answers: the worker tries again when it restarts"
+            message = f"component {component!r} (task {task}) cannot start{where}: {what}"
+            # An error of the component's own has a traceback to show.
+            cause = None if isinstance(error, CodecError) else error
+            raise ComponentStartError(component, task, message, hint=hint) from cause
 
     def _restored(self, kept: _Kept, groups: int, state: KeyedState) -> KeyedState:
         component, index = kept.name
@@ -287,6 +312,10 @@ class EpochDriver:
     async def restore(self, built: Built) -> None:
         """A component is open: give it what it had in the epoch. Raises ComponentStartError."""
         kept = self._kept[self._name_of[built.task.task]]
+        with self._restoring(built.task.component, built.task.task):
+            await self._restore(built, kept)
+
+    async def _restore(self, built: Built, kept: _Kept) -> None:
         part = self._part_of(kept.name[0])
         user = kept.user
         if isinstance(user, TransactionalSink):
@@ -299,7 +328,7 @@ class EpochDriver:
         elif kept.atomic is not None and isinstance(kept.shown, DraftState):
             kept.atomic.state = kept.shown
         if getattr(user, "_squall_windowed", False):
-            self._restore_windows(built.task, kept)
+            self._restore_windows(kept)
         self._refuse_another_kind(kept, built.task.task)
         if isinstance(user, RewindableSpout):
             positions = {} if part is None else self._settings.parts.positions_of(part, kept.name)
@@ -323,23 +352,18 @@ class EpochDriver:
             error = restore_error([f"{component!r} has {has}"], "the last checkpoint")
             raise ComponentStartError(component, task, error.message, hint=error.hint)
 
-    def _restore_windows(self, task: Task, kept: _Kept) -> None:
+    def _restore_windows(self, kept: _Kept) -> None:
         component, part = kept.name[0], self._part_of(kept.name[0])
         groups = self.groups_of(component) or max_parallelism(len(self._plan.tasks_of[component]))
         codec = self._make_codec()
-        try:
-            options = self._host.options.of(component)
-            empty = make_state(options, groups, codec, registry=self._registry)
-            state = self._restored(kept, groups, empty)
-            shell = kept.user._squall_shell
-            kept.windows = WindowEntries(self._plan, component, shell, state, codec)
-            kept.windows.restore(
-                None if part is None else self._settings.parts.progress_of(part, kept.name)
-            )
-        except SquallError as error:
-            raise ComponentStartError(
-                component, task.task, f"component {component!r}: {error.message}", hint=error.hint
-            ) from error
+        options = self._host.options.of(component)
+        empty = make_state(options, groups, codec, registry=self._registry)
+        state = self._restored(kept, groups, empty)
+        shell = kept.user._squall_shell
+        kept.windows = WindowEntries(self._plan, component, shell, state, codec)
+        kept.windows.restore(
+            None if part is None else self._settings.parts.progress_of(part, kept.name)
+        )
 
     async def _rewind(
         self,

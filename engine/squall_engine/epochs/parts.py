@@ -10,7 +10,12 @@ from typing import Any, NamedTuple
 from squall_common.component.groupings import stable_hash
 from squall_common.daemon.logs import get_logger
 from squall_common.state.checkpoint_store import CheckpointStore
-from squall_common.state.errors import StateDamagedError, StateError, StateStoreError
+from squall_common.state.errors import (
+    AFTER_A_LOSS,
+    StateDamagedError,
+    StateError,
+    StateStoreError,
+)
 from squall_common.state.key_groups import BOUND, groups_of_task
 from squall_common.state.keyed import KeyedState
 from squall_common.state.manifest import (
@@ -31,10 +36,6 @@ log = get_logger(__name__)
 # After so many segments a task writes all its state again.
 SEGMENTS_MAX = 100
 _BASE_BYTES_MIN = 65_536  # what is smaller is not worth the care
-_AFTER_A_LOSS = (
-    "restore it from a copy, or start from a savepoint (storm jar --from-savepoint); with another "
-    "topology.state.url the topology begins anew"
-)
 _MERGED_BYTES_MAX = 256 * 1024 * 1024  # segments that are in memory while they are merged
 
 
@@ -218,7 +219,7 @@ class PartStore:
         except FileNotFoundError:
             raise StateDamagedError(
                 f"{path} is missing in {self._store.url}, and the last epoch is in it",
-                hint=_AFTER_A_LOSS,
+                hint=AFTER_A_LOSS,
             ) from None
 
     def load_manifest(self, name: Name) -> Manifest:
@@ -256,7 +257,7 @@ class PartStore:
             except FileNotFoundError:
                 raise StateDamagedError(
                     f"{ref.name} is missing in {self._store.url}, and the last epoch needs it",
-                    hint=_AFTER_A_LOSS,
+                    hint=AFTER_A_LOSS,
                 ) from None
 
     def positions_of(self, part: ComponentPart, task: TaskName) -> dict[Hashable, Any]:

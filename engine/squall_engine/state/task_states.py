@@ -107,7 +107,10 @@ class TaskStates:
                 message = result.message if isinstance(result, SquallError) else str(result)
                 hint = result.hint if isinstance(result, SquallError) else None
                 raise ComponentStartError(
-                    component, task, f"component {component!r}: {message}", hint=hint
+                    component,
+                    task,
+                    f"component {component!r} (task {task}): {message}",
+                    hint=hint,
                 ) from result
             self._tasks[task] = result
 

@@ -74,7 +74,9 @@ NO_SLOT = "3 of 9 executors have a slot"
         (topology(health="launch failed", last_exit=KILLED), "health", "on node1:6700: signal 9."),
         (
             topology(health="crash loop", last_exit=KILLED),
-            "health", "The last one, on node1:6700: signal 9. Its last line: MemoryError",
+            "health",
+            "`storm get-errors shop` says why, and what to do. The last one, on node1:6700: "
+            "signal 9. Its last line: MemoryError",
         ),
         (topology(spout(emitted=0.0), bolt(executed=0.0)), "idle", "orders emits nothing: the sou"),
         (topology(spout(emitted=0.0), bolt()), "idle", "enrich still works on earlier tuples"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import threading
 import time
@@ -30,12 +31,15 @@ from squall_common.state.checkpoint_store import CheckpointStore
 from squall_common.state.errors import StateDamagedError, StateStoreError
 from squall_common.state.inspect import last_checkpoint
 from squall_common.state.manifest import decode_manifest
+from squall_engine.core.codec import CodecError
 from squall_engine.epochs import coordinating, in_process
 from squall_engine.epochs.driver import EpochDriver
 from squall_engine.epochs.in_process import InProcessEpochs
 from squall_engine.epochs.messages import Completed, Release, ToWorker
+from squall_engine.epochs.parts import PartStore
 from squall_engine.epochs.record import RecordFile
 from squall_engine.epochs.taking_part import TakingPart
+from squall_engine.loading import ComponentStartError
 
 WORDS = ("the", "cow", "jumped", "over", "the", "moon", "and", "ran", "away")
 ROWS: list[list[Any]] = [[WORDS[i % len(WORDS)], i] for i in range(2_000)]
@@ -352,8 +356,11 @@ def test_a_damaged_file_is_named(tmp_path: Path, what: str) -> None:
         path.write_bytes(data)
         names.append(str(path.relative_to(tmp_path)))
     # Of manifests, there may be an older one.
-    with LocalCluster() as cluster, pytest.raises(StateDamagedError, match="|".join(names)):
+    with LocalCluster() as cluster, pytest.raises(SquallError, match="|".join(names)) as caught:
         cluster.submit_topology("words", conf(tmp_path), topology())
+    named = isinstance(caught.value, ComponentStartError)
+    assert named == what.startswith("segments")
+    assert isinstance(caught.value.__cause__ if named else caught.value, StateDamagedError)
 
 
 def test_a_missing_part_is_named_with_what_to_do(tmp_path: Path) -> None:
@@ -362,11 +369,47 @@ def test_a_missing_part_is_named_with_what_to_do(tmp_path: Path) -> None:
         path.unlink()
     with (
         LocalCluster() as cluster,
-        pytest.raises(StateDamagedError, match="is missing in") as caught,
+        pytest.raises(ComponentStartError, match="is missing in") as caught,
     ):
         cluster.submit_topology("words", conf(tmp_path), topology())
+    assert re.match(
+        r"component 'count' \(task \d+\) cannot start from checkpoint \d+: words/segments/count/",
+        caught.value.message,
+    )
     assert "savepoint" in str(caught.value.hint)
     assert "begins anew" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "hint"),
+    [
+        (StateStoreError("the store is away"), "the store is away", "see that the store answers"),
+        (StateStoreError("refused", hint="write there"), "refused", "write there"),
+        (CodecError("no such class"), "CodecError: no such class", "the classes of its values"),
+        (KeyError("mine"), "KeyError: 'mine'", None),
+    ],
+)
+def test_a_task_that_cannot_be_restored_is_named(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    message: str,
+    hint: str | None,
+) -> None:
+    run(tmp_path, rows=100)
+
+    def fails(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(PartStore, "positions_of", fails)
+    with LocalCluster() as cluster, pytest.raises(ComponentStartError) as caught:
+        cluster.submit_topology("words", conf(tmp_path), topology())
+    assert re.fullmatch(
+        rf"component 'words' \(task \d+\) cannot start from checkpoint \d+: {message}",
+        caught.value.message,
+    )
+    assert caught.value.component == "words"
+    assert caught.value.hint == hint if hint is None else hint in str(caught.value.hint)
 
 
 # -- what is refused, by name

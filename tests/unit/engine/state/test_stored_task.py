@@ -470,9 +470,10 @@ async def test_what_cannot_be_stored_is_refused_at_the_start(
     for index in range(2):  # each task has stored something
         folder = tmp_path / "words" / "count" / f"{index:05}"
         assert folder.is_dir()
-    engine, _ = engine_of(["a"], bolt, conf, tasks=tasks, by=by)
-    with pytest.raises(ComponentStartError, match=message):
+    engine, reported = engine_of(["a"], bolt, conf, tasks=tasks, by=by)
+    with pytest.raises(ComponentStartError, match=message) as caught:
         await engine.start()
+    assert reported == [caught.value]  # it names the component and has a hint
 
 
 @pytest.mark.parametrize(
