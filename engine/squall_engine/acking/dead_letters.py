@@ -512,6 +512,11 @@ class FailureRecorder:
 
         return guarded
 
+    def changed_row(self, tup: Tuple, error: Exception) -> bool:
+        """A tuple fails that `execute_columns` does not get, and no other with it."""
+        self._failed.clear()
+        return False
+
     def recording_fails(
         self, calls: BoltCollector[Tuple], *, settles: bool
     ) -> BoltCollector[Tuple]:

@@ -16,6 +16,7 @@ from squall_engine.atomic.keys import InputKeys
 from squall_engine.atomic.letters import BoltLetters
 from squall_engine.atomic.tries import Arity, HoldingCollector, HoldingColumnCollector, Tries
 from squall_engine.atomic.windows import WindowCalls, WindowCollector
+from squall_engine.core import Tuple
 from squall_engine.core.invocation import InvocationMode
 
 
@@ -28,6 +29,8 @@ class AtomicCalls:
     """Makes the collector that belongs to `execute` from the task's, which sends at once."""
     tries: Tries | ConcurrentCalls
     """Runs the calls; it is given the state that they change, when that is open."""
+    on_changed_row: Callable[[Tuple, Exception], bool] | None = None
+    """Of a bolt that is fed with columns: see `ColumnCalls`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +99,12 @@ class AtomicBolt:
             columns.collector = HoldingColumnCollector(inner, tries, self.arity)
             return columns.collector
 
-        return AtomicCalls(columns.run, collector, tries)
+        def refuse(tup: Tuple, error: Exception) -> bool:
+            self.report(error)
+            self.letters.refuse(tup, error)
+            return True
+
+        return AtomicCalls(columns.run, collector, tries, refuse)
 
     def _around_async(self, execute: Callable[[Any], Any], *, is_batch: bool) -> AtomicCalls:
         calls = ConcurrentCalls(

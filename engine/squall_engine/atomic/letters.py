@@ -55,6 +55,12 @@ class BoltLetters:
         anchors = () if tup.settled else (tup,)
         self.calls.emit(row, anchors, DEAD_LETTER_STREAM)
 
+    def refuse(self, tup: Tuple, error: Exception) -> None:
+        """The same for a tuple with which no try can be made."""
+        assert self.calls is not None
+        row = self._row(tup.source, tup.values, error, replays=0)
+        self.calls.emit(row, (tup,), DEAD_LETTER_STREAM)
+
     def give_up_values(self, values: Sequence[Any], error: Exception) -> None:
         """The same for values that are no longer a tuple; their source is the bolt itself."""
         source = Source(self._component, self._task, DEFAULT_STREAM, ())
@@ -69,8 +75,15 @@ class BoltLetters:
         calls: ColumnCollector[Tuple] = self.calls  # type: ignore[assignment]
         calls.emit_columns([[value] for value in letter], [row], DEAD_LETTER_STREAM)
 
-    def _row(self, source: Source, values: Sequence[Any], error: Exception) -> list[Any]:
-        """The values of a letter: see `BOLT_DEAD_LETTER_FIELDS`."""
+    def _row(
+        self,
+        source: Source,
+        values: Sequence[Any],
+        error: Exception,
+        replays: int | None = None,
+    ) -> list[Any]:
+        """The values of a letter: see `BOLT_DEAD_LETTER_FIELDS`. `replays` None: all tries were
+        made."""
         if not self._consumed:
             fault = failed_error(self._component, self._task, source, values, error)
             self._fault(fault)
@@ -85,7 +98,7 @@ class BoltLetters:
                 self._component,
                 self._task,
                 self._worker,
-                self._tries - 1,
+                self._tries - 1 if replays is None else replays,
             ],
         )
         return [*row, source.component]

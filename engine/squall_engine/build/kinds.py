@@ -62,6 +62,7 @@ from squall_engine.tasks.thread import (
 )
 
 if TYPE_CHECKING:
+    from squall_engine.atomic.bolt import AtomicCalls
     from squall_engine.epochs.driver import EpochDriver
     from squall_engine.multilang.bolt import ShellBolt
     from squall_engine.tracing.trees import TreeTracing
@@ -359,10 +360,12 @@ def _wire_columns(new: NewTask, bolt: ColumnBolt) -> None:
     bolt.auto_ack = new.auto_ack
     bolt.in_hand = host.in_hand
     execute, hold = new.execute_columns, None
+    on_changed_row: Callable[[Tuple, Exception], bool] | None = None
     if recorder is not None:
-        execute = recorder.guard_columns(execute)
+        execute, on_changed_row = recorder.guard_columns(execute), recorder.changed_row
     if host.epochs is not None:
-        execute, hold = _atomic(new, host.epochs, execute)
+        atomic = _made_atomic(new, host.epochs, execute)
+        execute, hold, on_changed_row = atomic.execute, atomic.collector, atomic.on_changed_row
     bolt.calls = ColumnCalls(
         new.emitter,
         new.ledger,
@@ -379,6 +382,7 @@ def _wire_columns(new: NewTask, bolt: ColumnBolt) -> None:
         on_settled=_observing(new, bolt, recorder),
         notes_acks=_notes_acks(new),
         on_outside=bolt.mark_dirty,
+        on_changed_row=on_changed_row,
     )
     new.bind(bolt.calls if hold is None else hold(bolt.calls))
 
@@ -460,6 +464,11 @@ def _wire_on_thread(new: NewTask, bolt: ThreadBolt, anchors: Anchors) -> None:
 def _atomic(
     new: NewTask, epochs: EpochDriver, execute: Callable[[Any], Any]
 ) -> tuple[Callable[[Any], Any], _Hold]:
+    atomic = _made_atomic(new, epochs, execute)
+    return atomic.execute, atomic.collector
+
+
+def _made_atomic(new: NewTask, epochs: EpochDriver, execute: Callable[[Any], Any]) -> AtomicCalls:
     parts = new.parts
     return epochs.make_atomic(parts.component, parts.task, new.options, execute)
 

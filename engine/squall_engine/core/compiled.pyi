@@ -450,6 +450,7 @@ class ColumnCalls(CarefulCalls):
         on_settled: Callable[[Tuple, bool], None] | None = None,
         notes_acks: bool = True,
         on_outside: Callable[[], None] | None = None,
+        on_changed_row: Callable[[Tuple, Exception], bool] | None = None,
     ) -> None: ...
     def emit_columns(
         self,

@@ -123,6 +123,10 @@ class EmitError(ValueError):
     """The topology does not allow an emit: unknown stream, wrong number of values ..."""
 
 
+class ChangedRowError(ValueError):
+    """The list of a tuple was made longer or shorter after it was emitted."""
+
+
 def settled_error(tup: object, what: str) -> SettledTupleError:
     """The error for a tuple that is used after its ack or fail."""
     return SettledTupleError(f"{what}: {tup!r} was already acked or failed")
@@ -181,11 +185,12 @@ def checked_origins(origins: Sequence[int] | None, emitted: int, rows: int) -> S
     return origins
 
 
-def changed_row(component: str, stream: str, fields: int, row: Sequence[Any]) -> ValueError:
-    """For a row of other than one value for each field, found where columns are made of it."""
-    return ValueError(
+def changed_row(component: str, stream: str, fields: int, row: Sequence[Any]) -> ChangedRowError:
+    """The error for a row of other than one value for each field, found where columns are made of
+    it, or where it leaves for another worker."""
+    return ChangedRowError(
         f"a tuple of {component} has {len(row)} values for the {fields} fields of stream "
-        f"{stream!r}: its list was changed after it was emitted"
+        f"{stream!r}: its list was changed after it was emitted (emit a list of its own for each)"
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from squall_common.daemon.logs import get_logger
 from squall_common.topology.model import WorkerSlot
 from squall_engine.backpressure.credit import charge
-from squall_engine.core import Batch, Source, decode_batches, encode_batches
+from squall_engine.core import Batch, Source, Tuple, decode_batches, encode_batches
 from squall_engine.core.codec import (
     CodecError,
     UndeliverableError,
@@ -16,6 +16,7 @@ from squall_engine.core.codec import (
 )
 from squall_engine.core.inspectors import not_encodable
 from squall_engine.core.sections import Section, parse, parse_heads, serialize_roots
+from squall_engine.core.values import ChangedRowError, changed_row
 from squall_engine.dataflow.fence import Fence
 from squall_engine.plan import Plan
 from squall_engine.transport import FEATURES_TASK, Feature, Grant, Transport, features_grant
@@ -113,8 +114,8 @@ class Exchange:
         source = batch.source
         try:
             data = encode_batches(source, ((task, batch),), self._codec, columns=to.columns)
-        except ValueNotEncodableError as error:
-            return self._send_encodable(to, task, batch, error)
+        except (ValueNotEncodableError, ChangedRowError) as error:
+            return self._send_others(to, task, batch, error)
         if len(data) > SECTION_BYTES_MAX:
             if len(batch) > 1:
                 head = batch.take(len(batch) // 2)
@@ -133,23 +134,32 @@ class Exchange:
         to.sections.append(data)
         return charge(len(data), len(batch))
 
-    def _send_encodable(
-        self, to: Outbound, task: int, batch: Batch, error: ValueNotEncodableError
-    ) -> int:
+    def _send_others(self, to: Outbound, task: int, batch: Batch, error: Exception) -> int:
+        """Reject the tuples of a batch that cannot be sent, and send the others."""
         good = []
         for tup in batch.as_tuples():
-            try:
-                self._codec.encode_row(tup.values)
-            except ValueNotEncodableError as reason:
-                source = tup.source
-                described = not_encodable(source, tup.values, reason)
-                roots = Batch.of(source, [tup]).roots()
-                self.reject(source.component, source.task, described, roots)
-            else:
+            problem = self._problem_of(tup)
+            if problem is None:
                 good.append(tup)
+            else:
+                source = tup.source
+                roots = Batch.of(source, [tup]).roots()
+                self.reject(source.component, source.task, problem, roots)
         if len(good) == len(batch):
             raise error  # a fault of ours, which would repeat forever
         return self.send_tuples(to, task, Batch.of(batch.source, good)) if good else 0
+
+    def _problem_of(self, tup: Tuple) -> UndeliverableError | None:
+        """Why a tuple cannot be sent; None: it can."""
+        source, values = tup.source, tup.values
+        if len(values) != len(source.fields):
+            changed = changed_row(source.component, source.stream, len(source.fields), values)
+            return UndeliverableError(str(changed), source.stream, values)
+        try:
+            self._codec.encode_row(values)
+        except ValueNotEncodableError as reason:
+            return not_encodable(source, values, reason)
+        return None
 
     def send(self, slot: WorkerSlot, section: bytes) -> None:
         """Send a section to the engine of another worker."""

@@ -38,7 +38,7 @@ from squall_common.state.savepoint import Wanted, restore_error, restore_problem
 from squall_common.state.segment import SegmentRef
 from squall_common.topology.model import ComponentKind, GroupingKind, WorkerSlot
 from squall_common.topology.serialization import Registry
-from squall_engine.atomic.bolt import AtomicBolt
+from squall_engine.atomic.bolt import AtomicBolt, AtomicCalls
 from squall_engine.atomic.concurrent import ConcurrentCalls, DraftState
 from squall_engine.atomic.keys import InputKeys
 from squall_engine.atomic.letters import BoltLetters
@@ -278,9 +278,8 @@ class EpochDriver:
         task: int,
         options: TopologyOptions,
         execute: Callable[[Any], Any],
-    ) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-        """`execute` of a bolt, in its mode, made atomic; and what makes the collector that belongs
-        to it from the task's."""
+    ) -> AtomicCalls:
+        """`execute` of a bolt, in its mode, made atomic."""
         kept = self._kept[self._name_of[task]]
         tries_max = options.topology_checkpoint_tries
         streams = self._plan.topology.components[component].streams
@@ -307,7 +306,7 @@ class EpochDriver:
             fault=self._host.die,
         ).around(execute)
         kept.atomic = made.tries
-        return made.execute, made.collector
+        return made
 
     async def restore(self, built: Built) -> None:
         """A component is open: give it what it had in the epoch. Raises ComponentStartError."""

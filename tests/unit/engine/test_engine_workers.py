@@ -135,6 +135,43 @@ def test_a_value_that_cannot_be_sent_fails_only_its_tuple():
         assert "field 'thing'" in str(error)
 
 
+class EmitsChanged(Bolt):
+    """Changes the lists of some tuples after their emit."""
+
+    outputs = ["number"]
+
+    def execute(self, tup):
+        row = [tup["number"]]
+        self.emit(row)
+        if tup["number"] in (1, 3):
+            row.pop()
+        if tup["number"] == 5:
+            row.append("more")
+
+
+def test_a_tuple_whose_list_was_changed_before_it_left_fails_alone():
+    builder = TopologyBuilder()
+    builder.spout("numbers", c.Numbers(6))
+    builder.bolt("bolt", EmitsChanged()).shuffle("numbers")
+    builder.bolt("collect", c.Collect()).shuffle("bolt")
+    place = {"numbers": 0, "bolt": 0, "collect": 1, "__acker": 0}
+    with EngineCluster(
+        builder.build(),
+        2,
+        {"topology.acker.executors": 1},
+        place=lambda executor, component: place[component],
+    ) as cluster:
+        cluster.run_until(lambda: len(c.LOG.get("acked", ())) == 3)
+        assert sorted(c.LOG["acked"]) == [0, 2, 4]
+        assert sorted(c.LOG["failed"]) == [1, 3, 5]
+        assert {component for component, _, _ in cluster.errors} == {"bolt"}
+        said = sorted(str(error).partition(":")[0] for _, _, error in cluster.errors)
+        assert said == [
+            f"a tuple of bolt has {count} values for the 1 fields of stream 'default'"
+            for count in (0, 0, 2)
+        ]
+
+
 def test_local_or_shuffle_stays_in_the_worker():
     builder = TopologyBuilder()
     builder.spout("numbers", c.Numbers(20))

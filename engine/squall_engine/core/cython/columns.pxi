@@ -181,9 +181,10 @@ cdef list column_of(list rows, Py_ssize_t field):
     return column
 
 
-cdef list own_columns(Columns columns):
+cdef list own_columns(Columns columns, Py_ssize_t* changed):
     """The columns of a batch, which a bolt may change: its own lists, unless someone will ask for
-    its rows. Raises ValueError for a row that was changed after it was emitted."""
+    its rows. None: a row was changed after it was emitted, and `changed` is the place of the
+    first."""
     cdef Batch batch = columns.batch
     cdef Py_ssize_t i, fields = len(batch.source.fields)
     if batch.columns is not None:
@@ -191,9 +192,9 @@ cdef list own_columns(Columns columns):
             columns.given = True
             return batch.columns[:]
         return [(<list>column)[:] for column in batch.columns]
-    i = other_row(batch.values, 0, fields)
-    if i >= 0:
-        raise changed_row(batch.source.component, batch.source.stream, fields, batch.values[i])
+    changed[0] = other_row(batch.values, 0, fields)
+    if changed[0] >= 0:
+        return None
     return [column_of(batch.values, i) for i in range(fields)]
 
 
@@ -204,6 +205,7 @@ cdef class ColumnCalls(CarefulCalls):
     cdef object _execute
     cdef bint _auto_ack
     cdef bint _auto_anchor
+    cdef object _on_changed_row
     cdef Columns _current
 
     def __init__(
@@ -220,9 +222,12 @@ cdef class ColumnCalls(CarefulCalls):
         on_settled=None,
         notes_acks=True,
         on_outside=None,
+        on_changed_row=None,
     ):
         """`on_outside()` is called after each call that is made while no batch is executed,
-        because there is something for a turn to do."""
+        because there is something for a turn to do; `on_changed_row(tup, error)` for a tuple that
+        cannot be a row, as its list was changed after it was emitted. It returns whether the tuple
+        is done; otherwise, or when it raises, that fails."""
         CarefulCalls.__init__(
             self,
             emitter,
@@ -237,6 +242,7 @@ cdef class ColumnCalls(CarefulCalls):
         self._execute = execute_columns
         self._auto_ack = auto_ack
         self._auto_anchor = auto_anchor
+        self._on_changed_row = on_changed_row
 
     cdef int count(self, object key, Py_ssize_t n, bint failed) except -1:
         if n:
@@ -373,13 +379,29 @@ cdef class ColumnCalls(CarefulCalls):
         if PyList_GET_SIZE(batch.values) == 0:
             return
         if batch.sources is None:
-            self.run_whole(batch)
+            self.run_source(batch)
         else:
             for part in batch.by_source():
-                self.run_whole(part)
+                self.run_source(part)
 
-    cdef int run_whole(self, Batch batch) except -1:
-        """All of a batch, which is of one source."""
+    cdef int run_source(self, Batch batch) except -1:
+        """All of a batch, which is of one source; around each row that was changed."""
+        cdef Py_ssize_t changed
+        while True:
+            changed = self.run_whole(batch)
+            if changed < 0:
+                return 0
+            if changed:
+                self.run_source(batch.take(changed))
+            self.refuse(batch.take(1).tuple_at(0))
+            if len(batch) == 0:
+                return 0
+            batch = batch.take(len(batch))
+
+    cdef Py_ssize_t run_whole(self, Batch batch) except -2:
+        """Returns the place of the first row that was changed, and executes nothing if there is
+        one; otherwise -1."""
+        cdef Py_ssize_t changed = -1
         cdef Columns columns = Columns.__new__(Columns)
         columns.source = batch.source
         columns.batch = batch
@@ -391,16 +413,34 @@ cdef class ColumnCalls(CarefulCalls):
         columns.settled = <uint8_t*>(columns.axors + columns.rows)
         self._current = columns
         try:
-            columns.columns = own_columns(columns)
-            self._execute(columns)
+            columns.columns = own_columns(columns, &changed)
+            if changed < 0:
+                self._execute(columns)
         except Exception as error:
             columns.settle_all(True)
             self.report_error(error)
         else:
-            if self._auto_ack:
+            if self._auto_ack and changed < 0:
                 columns.settle_all(False)
         finally:
             self._current = None
+        return changed
+
+    cdef int refuse(self, Tuple tup) except -1:
+        """A tuple that cannot be a row."""
+        cdef Source source = tup.source
+        cdef bint is_done = False
+        error = changed_row(source.component, source.stream, len(source.fields), tup.values)
+        try:
+            if self._on_changed_row is not None:
+                is_done = self._on_changed_row(tup, error)
+        except Exception as raised:
+            error = raised
+        if is_done:
+            self.ack(tup)
+        else:
+            self.fail(tup)
+            self.report_error(error)
         return 0
 
 

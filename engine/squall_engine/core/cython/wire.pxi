@@ -70,10 +70,12 @@ cdef list columns_if_fit(Batch batch, codec):
 def encode_batches(Source source, batches, codec, *, columns=False):
     """Batches of one stream, each with its receiving task, as one TUPLES section; `source` is of
     some task that emits on it. `columns`: the receiver knows columns, and a single batch may be
-    such. Raises ValueNotEncodableError when some value cannot travel."""
+    such. Raises ValueNotEncodableError when some value cannot travel, and ChangedRowError for a
+    row with other than one value for each field, which no receiver takes."""
     cdef Batch batch
     cdef list rows
     cdef bytes data = None
+    cdef Py_ssize_t changed, fields = len(source.fields)
     cdef list outs = None
     cdef Py_ssize_t total = 0, n, offset, size
     cdef bint anchored = False
@@ -101,6 +103,9 @@ def encode_batches(Source source, batches, codec, *, columns=False):
                 rows = batch.values
             else:
                 rows.extend(batch.rows())
+        changed = other_row(rows, 0, fields)
+        if changed >= 0:
+            raise changed_row(source.component, source.stream, fields, rows[changed])
         data = codec.encode_scalar_rows(rows) if are_scalars(rows) else codec.encode_rows(rows)
     else:
         flags |= COLUMNS

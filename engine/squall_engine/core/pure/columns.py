@@ -33,14 +33,15 @@ class Columns:
         self._calls = calls
         self._columns: list[list[Any]] = []
 
-    def _fill(self, batch: Batch) -> None:
-        """Make the columns, which the bolt may change. Raises ValueError for a row that was changed
-        after it was emitted."""
-        rows, source = batch.rows(), self.source
-        for row in rows:
-            if len(row) != len(source.fields):
-                raise changed_row(source.component, source.stream, len(source.fields), row)
+    def _fill(self, batch: Batch) -> int:
+        """Make the columns, which the bolt may change. Returns the place of the first row that was
+        changed after it was emitted, so that there are none; -1: no row was."""
+        rows = batch.rows()
+        for place, row in enumerate(rows):
+            if len(row) != len(self.source.fields):
+                return place
         self._columns = list(map(list, zip(*rows, strict=True)))
+        return -1
 
     @property
     def rows(self) -> int:
@@ -114,9 +115,12 @@ class ColumnCalls(CarefulCalls):
         on_settled: Callable[[Tuple, bool], None] | None = None,
         notes_acks: bool = True,
         on_outside: Callable[[], None] | None = None,
+        on_changed_row: Callable[[Tuple, Exception], bool] | None = None,
     ) -> None:
         """`on_outside()` is called after each call that is made while no batch is executed,
-        because there is something for a turn to do."""
+        because there is something for a turn to do; `on_changed_row(tup, error)` for a tuple that
+        cannot be a row, as its list was changed after it was emitted. It returns whether the tuple
+        is done; otherwise, or when it raises, that fails."""
         super().__init__(
             emitter,
             ledger,
@@ -130,6 +134,7 @@ class ColumnCalls(CarefulCalls):
         self._execute = execute_columns
         self._auto_ack = auto_ack
         self._auto_anchor = auto_anchor
+        self._on_changed_row = on_changed_row
         self._current: Columns | None = None
 
     def emit_columns(
@@ -160,21 +165,53 @@ class ColumnCalls(CarefulCalls):
         """Execute the first `count` tuples, which are then no longer in the batch; those of each
         source task in a call of their own."""
         for part in batch.take(count)._by_source():
-            self._run_whole(part)
+            self._run_source(part)
 
-    def _run_whole(self, batch: Batch) -> None:
+    def _run_source(self, batch: Batch) -> None:
+        """All of a batch, which is of one source; around each row that was changed."""
+        while (changed := self._run_whole(batch)) >= 0:
+            if changed:
+                self._run_source(batch.take(changed))
+            self._refuse(batch.take(1).as_tuples()[0])
+            if not len(batch):
+                return
+
+    def _run_whole(self, batch: Batch) -> int:
+        """Returns the place of the first row that was changed, and executes nothing if there is
+        one; otherwise -1."""
         columns = self._current = Columns(batch, self)
+        changed = -1
         try:
-            columns._fill(batch)
-            self._execute(columns)
+            changed = columns._fill(batch)
+            if changed < 0:
+                self._execute(columns)
         except Exception as error:
             columns.fail()
             self.report_error(error)
         else:
-            if self._auto_ack:
+            if self._auto_ack and changed < 0:
                 columns.ack()
         finally:
             self._current = None
+        return changed
+
+    def _refuse(self, tup: Tuple) -> None:
+        """A tuple that cannot be a row."""
+        source = tup.source
+        error: Exception = changed_row(
+            source.component, source.stream, len(source.fields), tup.values
+        )
+        is_done = False
+        try:
+            if self._on_changed_row is not None:
+                is_done = self._on_changed_row(tup, error)
+        except Exception as raised:
+            error = raised
+        if is_done:
+            self.ack(tup)
+        else:
+            self.fail(tup)
+            self.report_error(error)
 
     def _changed(self) -> None:
         if self._current is None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from squall_engine.core.codec import CodecError, ValueCodec
 from squall_engine.core.pure.tuples import Batch, Source, Tuple
 from squall_engine.core.sections import parse_tuples, serialize_tuples
+from squall_engine.core.values import changed_row
 
 
 def encode_batches(
@@ -18,9 +19,13 @@ def encode_batches(
 ) -> bytes:
     """Batches of one stream, each with its receiving task, as one TUPLES section; `source` is of
     some task that emits on it. `columns`: the receiver knows columns, and a single batch may be
-    such. Raises ValueNotEncodableError when some value cannot travel."""
+    such. Raises ValueNotEncodableError when some value cannot travel, and ChangedRowError for a
+    row with other than one value for each field, which no receiver takes."""
     tasks = [task for task, batch in batches for _ in range(len(batch))]
     tuples = [tup for _, batch in batches for tup in batch.as_tuples()]
+    for tup in tuples:
+        if len(tup.values) != len(source.fields):
+            raise changed_row(source.component, source.stream, len(source.fields), tup.values)
     sources = [tup.source.task for tup in tuples]
     fields = len(source.fields) if columns and len(batches) == 1 else None
     return serialize_tuples(

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from squall_engine.core import pure
 from squall_engine.core.codec import CodecError, ValueCodec
 from squall_engine.core.sections import parse_heads
+from squall_engine.core.values import ChangedRowError
 from squall_engine.core.wire_format import COLUMN_HEAD, COLUMN_ROWS_MIN, ColumnKind, Flag
 
 try:
@@ -120,15 +121,23 @@ def test_both_cores_write_the_same_columns_and_read_what_was_emitted(columns, ho
 
 
 @pytest.mark.parametrize("core", CORES)
+@pytest.mark.parametrize("columns", [True, False])
 @pytest.mark.parametrize("change", [list.pop, list.clear, lambda row: row.append(1)])
-def test_a_section_with_a_list_that_was_changed_after_its_emit_has_rows(core, change):
+def test_a_list_that_was_changed_after_its_emit_is_in_no_section(core, columns, change):
     rows = [[number, number] for number in range(COLUMN_ROWS_MIN)]
     source = core.Source("spout", TASK, "default", FIELDS)
     batch = core.Batch.of(source, [core.Tuple(row, 0, 0, source) for row in rows])
     change(rows[1])
-    data = core.encode_batches(source, [(RECEIVER, batch)], CODEC, columns=True)
-    assert not is_columnar(data)
-    with pytest.raises(CodecError, match=f"{len(rows[1])} values for the 2 fields"):
+    with pytest.raises(ChangedRowError, match=f"{len(rows[1])} values for the 2 fields"):
+        core.encode_batches(source, [(RECEIVER, batch)], CODEC, columns=columns)
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_a_section_with_other_fields_than_the_receiver_knows_is_refused(core):
+    source = core.Source("spout", TASK, "default", FIELDS[:1])
+    batch = core.Batch.of(source, [core.Tuple([1], 0, 0, source)])
+    data = core.encode_batches(source, [(RECEIVER, batch)], CODEC)
+    with pytest.raises(CodecError, match="1 values for the 2 fields"):
         read(core, data)
 
 

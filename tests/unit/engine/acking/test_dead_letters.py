@@ -77,6 +77,18 @@ class BatchSource(ColumnSource):
             log("ack", msg_id)
 
 
+class ChangingSource(Source):
+    """Changes the list of its fifth tuple after the emit."""
+
+    def next_tuple(self) -> None:
+        todo, self.todo = self.todo, []
+        for number in todo:
+            row = [number]
+            self.emit(row, message_id=f"m{number}")
+            if number == 4:
+                row.append(0)
+
+
 def is_bad(number: int) -> bool:
     return number % 5 == 3
 
@@ -261,6 +273,18 @@ def test_each_kind_of_component_gives_its_reason(
     (row,) = LOG["letter"]
     assert (row["message_id"], row["values"], row["reason"]) == ("m3", [3], reason)
     assert (row["component"], row["replays"]) == ("work", 1)
+
+
+@pytest.mark.parametrize("places", [{}, {"work": 1}], ids=["one worker", "bolt elsewhere"])
+def test_a_list_that_was_changed_is_the_reason_of_its_own_message_only(
+    places: dict[str, int],
+) -> None:
+    with cluster(build(ChangingSource(6), RaisesInColumns()), 0, places) as engines:
+        engines.run_until(all_done(6))
+        reasons = {row["message_id"]: row["reason"] for row in LOG["letter"]}
+    assert set(reasons) == {"m3", "m4"}
+    assert reasons["m3"] == "failed by the bolt: fail() was called"
+    assert "a tuple of source has 2 values for the 1 fields of stream" in reasons["m4"]
 
 
 def test_a_timeout_counts_and_has_no_place() -> None:

@@ -17,7 +17,7 @@ from squall_engine import core as chosen
 from squall_engine.core import MANY, pure, sections
 from squall_engine.core.codec import CodecError, ValueCodec
 from squall_engine.core.stats import TaskCounts
-from squall_engine.core.values import Outcome, SettledTupleError
+from squall_engine.core.values import ChangedRowError, Outcome, SettledTupleError
 
 codec = ValueCodec()
 ROOT = 7 << 16
@@ -893,7 +893,7 @@ def test_the_chosen_core_is_one_of_the_two():
 # ---- columns ----
 
 
-def column_calls(core, trees, execute, errors=None, fields=("x",), auto_ack=True, on_settled=None):
+def column_calls(core, trees, execute, errors=None, auto_ack=True, on_settled=None, changed=None):
     emitter, edge = emitter_to(core)
     counts = TaskCounts()
     calls = core.ColumnCalls(
@@ -906,6 +906,7 @@ def column_calls(core, trees, execute, errors=None, fields=("x",), auto_ack=True
         default_anchors=lambda: (),
         on_error=errors.append if errors is not None else print,
         on_settled=on_settled,
+        on_changed_row=changed,
     )
     return calls, edge, counts
 
@@ -949,10 +950,14 @@ def test_columns_are_one_list_for_each_field(core):
 
 @both
 @pytest.mark.parametrize("change", [list.pop, list.clear, lambda row: row.append(1)])
-def test_columns_of_a_list_that_was_changed_after_its_emit_fail(core, change):
-    errors = []
+def test_a_row_whose_list_was_changed_after_its_emit_fails_alone(core, change):
+    errors, settled, seen = [], [], []
     calls, _, counts = column_calls(
-        core, one_worker(core), lambda *_: pytest.fail("it ran"), errors
+        core,
+        one_worker(core),
+        lambda _, columns: seen.append(list(columns)),
+        errors,
+        on_settled=lambda tup, failed: settled.append((tup.values, failed)),
     )
     rows = [["a", 1], ["b", 2], ["c", 3]]
     batch = batch_of(core, source(core, ("word", "n")), rows)
@@ -960,7 +965,75 @@ def test_columns_of_a_list_that_was_changed_after_its_emit_fail(core, change):
     calls.run(batch, 3)
     (error,) = errors
     assert f"split has {len(rows[1])} values for the 2 fields of stream 'default'" in str(error)
-    assert counts.failed == {("split", "default"): 3}
+    assert seen == [[["a"], [1]], [["c"], [3]]]
+    assert counts.failed == {("split", "default"): 1}
+    assert counts.acked == {("split", "default"): 2}
+    assert settled == [(rows[0], False), (rows[1], True), (rows[2], False)]
+
+
+@both
+def test_a_batch_may_consist_of_changed_rows_of_several_tasks(core):
+    errors, seen = [], []
+    calls, _, counts = column_calls(
+        core, one_worker(core), lambda _, columns: seen.append(list(columns)), errors
+    )
+    first, second = (core.Source("split", task, "default", ("word", "n")) for task in (4, 5))
+    rows = [[str(i), i] for i in range(2_000)]
+    batch = batch_of(core, first, rows, sources=(first, second))
+    for row in rows[:-1]:
+        row.pop()
+    calls.run(batch, 2_000)
+    assert seen == [[["1999"], [1_999]]]
+    assert len(errors) == 1_999
+    assert counts.failed == {("split", "default"): 1_999}
+    assert counts.acked == {("split", "default"): 1}
+
+
+@both
+def test_the_message_of_a_changed_row_fails_and_the_others_are_done(core):
+    trees, pending, errors = one_worker(core), core.PendingRoots(), []
+    calls, _, _ = column_calls(core, trees, lambda *_: None, errors)
+    trees.attach(4, pending)
+    emitter, edge = emitter_to(core)
+    spout = core.SpoutCalls(
+        emitter, trees.ledger, pending, core.TurnState(1.0), acker=0, on_error=print
+    )
+    rows = [[0], [1], [2], [3]]
+    for row in rows:
+        spout.emit(row, message_id=row[0])
+    assert spout.emitted() == 4
+    rows[0].append("more")
+    rows[3].clear()
+    calls.run(edge.take(), 4)
+    outcome = trees.settle()
+    assert pending.take_completed(2.0).message_ids == [1, 2]
+    assert pending.take(outcome.failed[4], 2.0).message_ids == [0, 3]
+    assert len(errors) == 2
+
+
+@both
+def test_a_changed_row_may_be_taken_care_of(core):
+    errors, given = [], []
+
+    def changed(tup, error):
+        given.append((tup.values, str(error)))
+        if tup.values == ["c"]:
+            raise SettledTupleError("nobody takes it")
+        return tup.values == ["b"]
+
+    calls, _, counts = column_calls(
+        core, one_worker(core), lambda *_: None, errors, changed=changed
+    )
+    rows = [["a", 1], ["b", 2], ["c", 3], ["d", 4]]
+    batch = batch_of(core, source(core, ("word", "n")), rows)
+    for row in rows[1:]:
+        row.pop()
+    calls.run(batch, 4)
+    assert [values for values, _ in given] == [["b"], ["c"], ["d"]]
+    assert all("split has 1 values" in error for _, error in given)
+    assert [type(error) for error in errors] == [SettledTupleError, ChangedRowError]
+    assert counts.acked == {("split", "default"): 2}
+    assert counts.failed == {("split", "default"): 2}
 
 
 @both

@@ -87,6 +87,19 @@ class PassAsync(Pass):
         self.emit([made(tup["number"], self.bad)])
 
 
+class ChangedNumbers(Numbers):
+    """Changes the lists of some tuples after their emit."""
+
+    def next_tuple(self) -> None:
+        at = self.at
+        if at < COUNT:
+            self.at += 1
+            row = [at, at]
+            self.emit(row, position=("all", self.at))
+            if at in BAD:
+                row[:] = [at] if at % 2 else [at, at, "more"]
+
+
 class Write(TransactionalSink):
     def __init__(self, name: str) -> None:
         self.name = name
@@ -158,6 +171,28 @@ def test_what_a_spout_cannot_send_is_its_dead_letter(tmp_path: Path) -> None:
     run(tmp_path, Numbers(bad=True), Pass(), "numbers", all_written)
     assert sorted(row[1][1] for row in written["letters"]) == sorted(BAD)
     assert {row[4] for row in written["letters"]} == {"numbers"}
+
+
+def test_a_row_whose_list_was_changed_is_a_dead_letter_of_the_bolt_that_gets_it(
+    tmp_path: Path,
+) -> None:
+    run(tmp_path, ChangedNumbers(), PassColumns(), "pass", all_written, serialize=False)
+    assert sorted(row[1][0] for row in written["letters"]) == sorted(BAD)
+    for row in written["letters"]:
+        _, values, stream, reason, component, _, _, replays, source = row
+        assert (stream, component, replays, source) == ("default", "pass", 0, "numbers")
+        assert reason.startswith(
+            f"ChangedRowError: a tuple of numbers has {len(values)} values for the 2 fields"
+        )
+
+
+def test_without_a_consumer_a_row_whose_list_was_changed_ends_the_topology(tmp_path: Path) -> None:
+    def ended(cluster: LocalCluster) -> None:
+        with pytest.raises(SquallError, match=r"'pass' .* tuple of 'numbers'.*was changed after"):
+            cluster.wait(60.0)
+
+    run(tmp_path, ChangedNumbers(), PassColumns(), None, ended, serialize=False)
+    assert written == {}  # the first tuple is one of these
 
 
 @pytest.mark.parametrize("bad", ["numbers", "pass"])
