@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain, islice, repeat
 from typing import Any
 
-from squall import Bolt, Columns, Spout, TopologyBuilder, TopologyContext, Tuple
+from squall import Bolt, Columns, FanOut, Spout, TopologyBuilder, TopologyContext, Tuple
 from squall_common.topology.model import Topology
 
 WORDS_A_LINE = 8
@@ -148,12 +148,12 @@ class SplitColumns(Bolt):
 
     def execute_columns(self, columns: Columns) -> None:
         words: list[str] = []
-        origins: list[int] = []
-        for row, line in enumerate(columns[0]):
+        counts: list[int] = []
+        for line in columns[0]:
             found = line.split()
             words += found
-            origins += [row] * len(found)
-        self.emit_columns([words], origins=origins)
+            counts.append(len(found))
+        self.emit_columns([words], origins=FanOut(counts))
 
 
 class CountColumns(Bolt):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from squall.windows.tuple_window import TupleWindow as TupleWindow
     from squall_common.component.columns.arrow import ArrowBolt as ArrowBolt
     from squall_common.component.columns.columns import Columns as Columns
+    from squall_common.component.columns.fan_out import FanOut as FanOut
     from squall_common.component.component import Bolt as Bolt
     from squall_common.component.component import ShellBolt as ShellBolt
     from squall_common.component.component import ShellSpout as ShellSpout
@@ -56,6 +57,7 @@ _EXPORTS = {
     "ConfigError": "squall_common.errors",
     "CounterState": "squall_common.component.state",
     "CustomGrouping": "squall_common.component.groupings",
+    "FanOut": "squall_common.component.columns.fan_out",
     "IdentityTokenError": "squall_common.errors",
     "InvalidTopologyError": "squall_common.errors",
     "KeyValueState": "squall_common.component.state",

@@ -364,12 +364,12 @@ class Bolt(Component):
         that defines this method, `execute` and `execute_batch` are not called.
 
             def execute_columns(self, columns):
-                words, origins = [], []
-                for row, line in enumerate(columns["line"]):
+                words, counts = [], []
+                for line in columns["line"]:
                     found = line.split()
                     words += found
-                    origins += [row] * len(found)
-                self.emit_columns([words], origins=origins)
+                    counts.append(len(found))
+                self.emit_columns([words], origins=FanOut(counts))
 
         When the method returns, rows for which neither `columns.ack(row)` nor `columns.fail(row)`
         was called are acked; with `auto_ack` off they stay in flight until one of them is called.
@@ -388,9 +388,11 @@ class Bolt(Component):
         the same length.
 
         `origins[i]` is the row of the batch to which tuple `i` is anchored. With `origins=None`
-        there are as many tuples as rows, and each is anchored to its row. With `origins=()`, and
-        always with `auto_anchor` off, the tuples are not anchored. Raises ValueError if the values
-        do not match the stream's fields, and RuntimeError if a row is already acked or failed; some
+        there are as many tuples as rows, and each is anchored to its row. With
+        `origins=FanOut(counts)`, `counts[row]` tuples are anchored to each row, in the order of the
+        rows: the fast way to make several of one. With `origins=()`, and always with `auto_anchor`
+        off, the tuples are not anchored. Raises ValueError if the values do not match the stream's
+        fields or the origins the batch, and RuntimeError if a row is already acked or failed; some
         of the tuples may have been emitted by then.
         """
         self._bound("emit_columns").emit_columns(columns, origins=origins, stream=stream)

@@ -1,7 +1,7 @@
 import asyncio
 import sqlite3
 
-from squall import Bolt
+from squall import Bolt, FanOut
 
 
 class Price(Bolt):
@@ -45,12 +45,12 @@ class Words(Bolt):
     outputs = ["word"]
 
     def execute_columns(self, columns):
-        words, origins = [], []
-        for row, line in enumerate(columns["line"]):
+        words, counts = [], []
+        for line in columns["line"]:
             found = line.split()
             words += found
-            origins += [row] * len(found)  # each word descends from its line
-        self.emit_columns([words], origins=origins)
+            counts.append(len(found))  # so many words descend from this line
+        self.emit_columns([words], origins=FanOut(counts))
 
 
 class Store(Bolt):

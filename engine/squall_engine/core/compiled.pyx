@@ -22,7 +22,7 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyBy
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.float cimport PyFloat_CheckExact
 from cpython.list cimport PyList_Append, PyList_CheckExact, PyList_GET_ITEM, PyList_GET_SIZE, PyList_SET_ITEM
-from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
+from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_AsSsize_t, PyLong_CheckExact
 from cpython.object cimport Py_EQ, PyObject, PyObject_Hash, PyObject_RichCompareBool
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
@@ -53,6 +53,7 @@ import sys
 
 import msgspec
 
+from squall_common.component.columns.fan_out import FanOut
 from squall_common.history.histogram import BUCKET_MAX, STEPS, UNIT_SECS
 from squall_common.names import DEFAULT_STREAM as _DEFAULT_STREAM
 from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK, TICK_STREAM
@@ -69,6 +70,7 @@ from squall_engine.core.values import (
     EmitError,
     Outcome,
     Taken,
+    checked_counts,
     checked_origins,
     changed_row,
     columns_of,

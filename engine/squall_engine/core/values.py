@@ -6,8 +6,10 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import gcd
+from operator import index
 from typing import Any, Protocol, TypeVar
 
+from squall_common.component.columns.fan_out import FanOut
 from squall_engine.core import wire_format
 
 UNANCHORED = wire_format.UNANCHORED
@@ -176,6 +178,8 @@ def checked_origins(origins: Sequence[int] | None, emitted: int, rows: int) -> S
                 "which row each comes from, or () for none"
             )
         return range(rows)
+    if isinstance(origins, FanOut):
+        return FanOut(checked_counts(origins.counts, emitted, rows))
     if not origins:
         return None
     if len(origins) != emitted:
@@ -183,6 +187,32 @@ def checked_origins(origins: Sequence[int] | None, emitted: int, rows: int) -> S
     if min(origins) < 0 or max(origins) >= rows:
         raise EmitError(f"emit_columns: an origin is not a row of the batch (0 to {rows - 1})")
     return origins
+
+
+def checked_counts(counts: Sequence[int], emitted: int, rows: int) -> tuple[int, ...]:
+    """The counts of a `FanOut`, as plain numbers, one for each of `rows`. Raises EmitError."""
+    if len(counts) != rows:
+        raise EmitError(
+            f"emit_columns: {len(counts)} counts in FanOut for a batch of {rows}: give one for "
+            "each row, 0 for a row without tuples"
+        )
+    numbers = []
+    for row, count in enumerate(counts):
+        try:
+            number = int(index(count))
+        except TypeError:
+            number = -1
+        if number < 0:
+            raise EmitError(
+                f"emit_columns: the count of row {row} in FanOut is {count!r:.100}: expected a "
+                "whole number, 0 or more"
+            )
+        numbers.append(number)
+    if sum(numbers) != emitted:
+        raise EmitError(
+            f"emit_columns: the counts in FanOut add up to {sum(numbers)} for {emitted} tuples"
+        )
+    return tuple(numbers)
 
 
 def changed_row(component: str, stream: str, fields: int, row: Sequence[Any]) -> ChangedRowError:

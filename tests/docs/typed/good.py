@@ -12,6 +12,7 @@ from squall import (
     Bolt,
     Columns,
     CustomGrouping,
+    FanOut,
     LocalCluster,
     ReplayingSpout,
     ShellBolt,
@@ -104,6 +105,7 @@ class Fast(Bolt):
     def execute_columns(self, columns: Columns) -> None:
         words = [word.upper() for word in columns["word"]]
         self.emit_columns([words], origins=range(columns.rows))
+        self.emit_columns([words], origins=FanOut([1] * columns.rows))
 
 
 class Count(StatefulBolt):

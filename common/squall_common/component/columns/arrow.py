@@ -53,7 +53,7 @@ class ArrowBolt(Bolt):
         if emit is not None:
             emit(columns, origins, stream)
             return
-        rows = origins if origins is None or isinstance(origins, tuple | list) else _plain(origins)
+        rows = origins if origins is None or isinstance(origins, Sequence) else _plain(origins)
         self.emit_columns([_plain(column) for column in columns], origins=rows, stream=stream)
 
     def execute_columns(self, columns: Columns) -> None:

@@ -198,6 +198,25 @@ cdef list own_columns(Columns columns, Py_ssize_t* changed):
     return [column_of(batch.values, i) for i in range(fields)]
 
 
+cdef bint are_counts(tuple counts, Py_ssize_t emitted, Py_ssize_t rows) except -1:
+    """Whether these are plain numbers, one for each row, which add up to `emitted`."""
+    cdef Py_ssize_t row, left = emitted
+    cdef long long count
+    cdef int overflow = 0
+    cdef object one
+    if PyTuple_GET_SIZE(counts) != rows:
+        return False
+    for row in range(rows):
+        one = <object>PyTuple_GET_ITEM(counts, row)
+        if not PyLong_CheckExact(one):
+            return False
+        count = PyLong_AsLongLongAndOverflow(one, &overflow)
+        if overflow or count < 0 or count > left:
+            return False
+        left -= count
+    return left == 0
+
+
 @cython.final
 cdef class ColumnCalls(CarefulCalls):
     """The calls of a bolt that is fed with columns, and the loop that feeds it."""
@@ -285,6 +304,8 @@ cdef class ColumnCalls(CarefulCalls):
         cdef Py_ssize_t i, origin
         cdef bint some_settled = current.left < current.rows
         cdef int32_t* places
+        if type(origins) is FanOut:
+            return self.places_of_counts(origins.counts, n, current)
         if not PyList_CheckExact(origins) or PyList_GET_SIZE(origins) != n:
             origins = checked_origins(origins, n, current.rows)
             if origins is None:
@@ -310,6 +331,31 @@ cdef class ColumnCalls(CarefulCalls):
         if not current.batch.anchored:
             free(places)
             return NULL
+        return places
+
+    cdef int32_t* places_of_counts(
+        self, tuple counts, Py_ssize_t n, Columns current
+    ) except? NULL:
+        """`places_of`, of a `FanOut`."""
+        cdef Py_ssize_t i, row, end = 0, start = 0
+        cdef int32_t* places
+        if not are_counts(counts, n, current.rows):
+            counts = checked_counts(counts, n, current.rows)
+        # From here on it is a tuple of plain numbers, which nobody changes.
+        if current.left < current.rows:
+            for row in range(current.rows):
+                if PyLong_AsSsize_t(<object>PyTuple_GET_ITEM(counts, row)):
+                    current.check(row, "emit_columns")
+        if not current.batch.anchored:
+            return NULL
+        places = <int32_t*>malloc((n + 1) * sizeof(int32_t))
+        if places is NULL:
+            raise MemoryError
+        for row in range(current.rows):
+            end = start + PyLong_AsSsize_t(<object>PyTuple_GET_ITEM(counts, row))
+            for i in range(start, end):
+                places[i] = <int32_t>row
+            start = end
         return places
 
     cdef int send_rows(
@@ -352,20 +398,27 @@ cdef class ColumnCalls(CarefulCalls):
         """All rows at once, which stay columns. `places` NULL: they are anchored to none."""
         cdef ColumnsOut out = ColumnsOut.__new__(ColumnsOut)
         cdef Random rng
-        cdef Py_ssize_t i, place
-        cdef uint64_t root, bits
+        cdef Py_ssize_t i, place = -1
+        cdef uint64_t bits, root = 0, merged = 0
         out.pick(output, columns, n)
         if places is not NULL:
             out.make_ids()
             rng = self._emitter.rng
+            # Tuples of one row often follow each other: one look-up for all of them.
             for i in range(out.done):
-                place = places[i]
-                root = current.batch._roots[place]
+                if places[i] != place:
+                    if place >= 0:
+                        current.axors[place] ^= merged
+                    place = places[i]
+                    root = current.batch._roots[place]
+                    merged = 0
                 if root:
                     bits = next_id(&rng)
-                    current.axors[place] ^= bits
+                    merged ^= bits
                     out.ids[i] = bits
                     out.roots[i] = root
+            if place >= 0:
+                current.axors[place] ^= merged
             self._emitter.rng = rng
         out.send()
         return 0
@@ -447,6 +500,11 @@ cdef class ColumnCalls(CarefulCalls):
 def held_origins(object origins, Py_ssize_t emitted, Py_ssize_t rows, Py_ssize_t first):
     cdef Py_ssize_t i, origin
     cdef list held
+    if type(origins) is FanOut:
+        held = []
+        for i, count in enumerate(checked_counts(origins.counts, emitted, rows), first):
+            held += [i] * count
+        return held
     if not PyList_CheckExact(origins) or PyList_GET_SIZE(origins) != emitted:
         origins = checked_origins(origins, emitted, rows)
         if origins is None:

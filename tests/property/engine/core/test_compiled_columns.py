@@ -1,6 +1,6 @@
 """Columns are a way to write rows: what is emitted as columns goes where its rows would go one by
 one, with the same ids, in the same order, and is read the same as rows and as columns, in both
-cores."""
+cores. Counts of a fan-out are a way to write origins."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from squall_common.component.columns.fan_out import FanOut
 from squall_common.component.groupings import (
     NoStableHashError,
     stable_hash,
@@ -56,8 +57,17 @@ class Story:
     """Two tasks of a spout emit, over the edges that they share, to a bolt that is fed with columns
     and emits some."""
 
-    def __init__(self, core: Any, grouping: str, targets: int, *, one_by_one: bool) -> None:
-        self.core, self.one_by_one = core, one_by_one
+    def __init__(
+        self,
+        core: Any,
+        grouping: str,
+        targets: int,
+        *,
+        one_by_one: bool,
+        counted: bool = False,
+    ) -> None:
+        """`counted`: the bolt says the origins as a `FanOut`."""
+        self.core, self.one_by_one, self.counted = core, one_by_one, counted
         self.seen: list[Any] = []
         draw = random.Random(1).getrandbits
         self.trees, self.pending = core.Trees(1, [0], draw), core.PendingRoots()
@@ -134,18 +144,19 @@ class Story:
 
     def execute(self, columns: Any) -> None:
         self.seen.append((columns.source_task, [list(column) for column in columns]))
-        origins = [row for row in range(columns.rows) for _ in range(row % 3)]
+        counts = [row * 2 % 5 for row in range(columns.rows)]
         if columns.rows > 2:
             columns.ack(0)
             columns.fail(2)
-            origins = [row for row in origins if row not in (0, 2)]
+            counts[0] = counts[2] = 0
+        origins = [row for row, count in enumerate(counts) for _ in range(count)]
         some = [columns["b"][row] for row in origins]
         columns[0].clear()  # they are the bolt's own
         if self.one_by_one and self.core is not pure:
             for value, row in zip(some, origins, strict=True):
                 self.calls.emit_columns([[value]], origins=[row])
         else:
-            self.calls.emit_columns([some], origins=origins)
+            self.calls.emit_columns([some], origins=FanOut(counts) if self.counted else origins)
 
     def end(self) -> list[Any]:
         self.read("run", 1_000)
@@ -162,12 +173,17 @@ def test_columns_go_where_their_rows_would_go_one_by_one(
     core: Any, script: Any, grouping: str, targets: int
 ) -> None:
     found = []
-    for kind, one_by_one in ((pure, False), (core, False), (core, True)):
-        story = Story(kind, grouping, targets, one_by_one=one_by_one)
+    for kind, one_by_one, counted in (
+        (pure, False, False),
+        (core, False, False),
+        (core, False, True),
+        (core, True, False),
+    ):
+        story = Story(kind, grouping, targets, one_by_one=one_by_one, counted=counted)
         for step in script:
             if step[0] in ("columns", "row"):
                 story.emit(*step)
             else:
                 story.read(*step)
         found.append(story.end())
-    assert found[0] == found[1] == found[2]
+    assert all(one == found[0] for one in found)

@@ -15,6 +15,7 @@ import pytest
 
 from squall import (
     Bolt,
+    FanOut,
     LocalCluster,
     RowBatch,
     SquallError,
@@ -123,6 +124,24 @@ class CountColumnsFailing(Count):
             self.emit_columns([list(one) for one in zip(*rows, strict=True)], origins=origins)
 
 
+class CountColumnsFanOut(CountColumns):
+    """Emits of each row one tuple, or none if it fails."""
+
+    def execute_columns(self, columns: Any) -> None:
+        words, numbers, counts = [], [], []
+        for row in range(columns.rows):
+            try:
+                word, number = self.counted(columns["word"][row], columns["number"][row])
+                words.append(word)
+                numbers.append(number)
+                counts.append(1)
+            except ValueError:
+                columns.fail(row)
+                counts.append(0)
+        self.emit_columns([words, numbers], origins=FanOut(counts))
+        counts[:] = [0] * columns.rows  # it was read when it was given
+
+
 class CountAsync(StatefulBolt):
     outputs = ["word", "count"]
 
@@ -166,6 +185,7 @@ KINDS: list[type[Bolt]] = [
     CountFailing,
     CountColumns,
     CountColumnsFailing,
+    CountColumnsFanOut,
     CountAsync,
     CountAsyncBatches,
 ]

@@ -12,12 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.cores import both, compiled
 
+from squall_common.component.columns.fan_out import FanOut
 from squall_common.component.groupings import NoStableHashError, stable_hash
 from squall_engine import core as chosen
 from squall_engine.core import MANY, pure, sections
 from squall_engine.core.codec import CodecError, ValueCodec
 from squall_engine.core.stats import TaskCounts
-from squall_engine.core.values import ChangedRowError, Outcome, SettledTupleError
+from squall_engine.core.values import (
+    ChangedRowError,
+    EmitError,
+    Outcome,
+    SettledTupleError,
+)
 
 codec = ValueCodec()
 ROOT = 7 << 16
@@ -893,7 +899,19 @@ def test_the_chosen_core_is_one_of_the_two():
 # ---- columns ----
 
 
-def column_calls(core, trees, execute, errors=None, auto_ack=True, on_settled=None, changed=None):
+class Whole:
+    """A whole number of a library's."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __index__(self):
+        return self.value
+
+
+def column_calls(
+    core, trees, execute, errors=None, fields=("x",), auto_ack=True, on_settled=None, changed=None
+):
     emitter, edge = emitter_to(core)
     counts = TaskCounts()
     calls = core.ColumnCalls(
@@ -1148,6 +1166,17 @@ def test_columns_without_auto_ack_stay_in_flight(core):
         ([[1, 2, 3]], [0], "1 origins for 3"),
         ([[1]], [2], "not a row"),
         ([[1]], [-1], "not a row"),
+        ([[1, 2]], FanOut([2]), "1 counts in FanOut for a batch of 2"),
+        ([[1, 2]], FanOut([0, 2, 0]), "3 counts in FanOut for a batch of 2"),
+        ([[]], FanOut([]), "0 counts in FanOut for a batch of 2"),
+        ([[1]], FanOut([2, -1]), "the count of row 1 in FanOut is -1"),
+        ([[1, 2]], FanOut([1.0, 1]), "the count of row 0 in FanOut is 1.0"),
+        ([[1, 2]], FanOut("11"), "the count of row 0 in FanOut is '1'"),
+        ([[1, 2]], FanOut([1, 0]), "add up to 1 for 2 tuples"),
+        ([[1, 2]], FanOut([2, 1]), "add up to 3 for 2 tuples"),
+        ([[1, 2]], FanOut([0, 0]), "add up to 0 for 2 tuples"),
+        ([[1]], FanOut([2**63, -(2**63) + 1]), "the count of row 1"),
+        ([[1]], FanOut([2**64, 0]), "add up to 18446744073709551616 for 1 tuples"),
     ],
 )
 def test_columns_that_do_not_fit_are_refused(core, columns, origins, message):
@@ -1158,8 +1187,44 @@ def test_columns_that_do_not_fit_are_refused(core, columns, origins, message):
 
     calls, edge, _ = column_calls(core, one_worker(core), execute, errors)
     calls.run(batch_of(core, source(core), [["a"], ["b"]]), 2)
+    assert isinstance(errors[0], EmitError)
     assert message in str(errors[0])
     assert len(edge) == 0
+
+
+@both
+@pytest.mark.parametrize("counts", [[2, 0, 1, 0], [True * 2, False, True, 0], [2, 0, Whole(1), 0]])
+def test_a_fan_out_anchors_to_each_row_as_many_tuples_as_it_counts(core, counts):
+    trees, pending = one_worker(core), core.PendingRoots()
+
+    def execute(calls, columns):
+        columns.fail(1)
+        with pytest.raises(SettledTupleError):
+            calls.emit_columns([["x", "y"]], origins=FanOut([1, 1, 0, 0]))
+        calls.emit_columns([["a", "b", "c"]], origins=FanOut(counts))
+        calls.emit_columns([[]], origins=FanOut([0, 0, 0, 0]))
+
+    calls, edge, _ = column_calls(core, trees, execute)
+    trees.attach(4, pending)
+    batch = emitted_batch(core, trees, pending, [0, 1, 2, 3])
+    roots = [tup.root for tup in batch.as_tuples()]
+    calls.run(batch, 4)
+    made = edge.take().as_tuples()
+    assert [tup.root for tup in made] == [roots[0], roots[0], roots[2]]
+    trees.settle()
+    downstream = careful(core, trees.ledger)
+    for tup in made[1:]:
+        downstream.ack(tup)
+    assert 0 not in done(trees, pending)
+    downstream.ack(made[0])
+    assert done(trees, pending) == [0]
+
+
+@both
+def test_a_fan_out_is_ignored_where_no_batch_is_executed(core):
+    calls, edge, _ = column_calls(core, one_worker(core), lambda *_: None)
+    calls.emit_columns([["a", "b"]], origins=FanOut([5]))
+    assert [tuple(tup.values) for tup in edge.take().as_tuples()] == [("a",), ("b",)]
 
 
 @both

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 from tests.support import engine_components as c
 
-from squall import Bolt, Spout, SquallError, TaskHook, TopologyBuilder
+from squall import Bolt, FanOut, Spout, SquallError, TaskHook, TopologyBuilder
 from squall.testing import TopologyTest
 from squall_engine.hooks.collectors import HookedSpoutCollector
 from squall_engine.hooks.task_hooks import TaskHooks
@@ -121,6 +121,16 @@ class Columns(Bolt):
         self.emit_columns([[columns["number"][row] for row in keep]], origins=keep)
 
 
+class FannedOut(Columns):
+    def execute_columns(self, columns: Any) -> None:
+        counts = [int(number != 1) for number in columns["number"]]
+        for row, count in enumerate(counts):
+            if not count:
+                columns.fail(row)
+        kept = [number for number in columns["number"] if number != 1]
+        self.emit_columns([kept], origins=FanOut(counts))
+
+
 def numbers_to(bolt: Bolt, spout: Spout | None = None) -> TopologyBuilder:
     builder = TopologyBuilder()
     builder.spout("numbers", spout or c.Numbers(3))
@@ -132,12 +142,12 @@ HOOKED = {"topology.auto.task.hooks": [f"{PATH}Recording"]}
 
 
 @pytest.mark.parametrize(
-    "bolt", [Plain, ByHand, Batch, Async, AsyncBatch, Thread, ThreadBatch, Columns]
+    "bolt", [Plain, ByHand, Batch, Async, AsyncBatch, Thread, ThreadBatch, Columns, FannedOut]
 )
 def test_a_hook_sees_what_a_bolt_does_however_it_runs(bolt: Callable[[], Bolt]) -> None:
     with TopologyTest(numbers_to(bolt()), HOOKED) as test:
         test.run_until_idle()
-        out = None if bolt is Columns else 0
+        out = None if bolt in (Columns, FannedOut) else 0
         assert seen("bolt", "emit") == [
             ("emit", ([0], "default", out)),
             ("emit", ([2], "default", out)),

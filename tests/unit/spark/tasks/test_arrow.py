@@ -13,7 +13,7 @@ from hypothesis import strategies as some
 from tests.support import spark_topologies as st
 from tests.support.spark_plans import plan_for, run_here
 
-from squall import ArrowBolt, Bolt, Stream, TopologyBuilder
+from squall import ArrowBolt, Bolt, FanOut, Stream, TopologyBuilder
 from squall_spark.data.bindings import StreamName
 from squall_spark.plan import SparkPlan
 from squall_spark.tasks.arrow import ArrowOutput, decode, encode, is_arrow, plain_array
@@ -46,6 +46,25 @@ class ColumnSplit(Bolt):
         self.emit_columns([words], origins=origins)
 
 
+class FanOutSplit(Bolt):
+    outputs = ["word"]
+
+    def execute_columns(self, columns: Any) -> None:
+        (sentences,) = columns
+        found = [sentence.split() for sentence in sentences]
+        words = [word for some in found for word in some]
+        self.emit_columns([words], origins=FanOut(map(len, found)))
+
+
+class ArrowFanOutSplit(ArrowBolt):
+    outputs = Stream({"word": str})
+
+    def execute_arrow(self, batch: pa.RecordBatch) -> None:
+        found = [sentence.split() for sentence in batch["sentence"].to_pylist()]
+        words = pa.array([word for some in found for word in some], pa.string())
+        self.emit_arrow([words], origins=FanOut(map(len, found)))
+
+
 class ColumnCount(Bolt):
     outputs = Stream({"word": str, "count": int})
 
@@ -73,7 +92,9 @@ def plan(
     return plan_for(builder, ["sentences=text:/in"], ["count=/out"])
 
 
-@pytest.mark.parametrize("split", [ArrowSplit, ColumnSplit, st.Split])
+@pytest.mark.parametrize(
+    "split", [ArrowSplit, ArrowFanOutSplit, ColumnSplit, FanOutSplit, st.Split]
+)
 @pytest.mark.parametrize("count", [ColumnCount, st.Count])
 def test_the_same_answer_as_tuples(split: type, count: type) -> None:
     rows = run_here(plan(split, count), {"sentences": [WORDS]})["count"]
@@ -184,6 +205,8 @@ class RaisesOnColumns(Bolt):
             columns.fail(0)
         if columns["sentence"] == ["few"]:
             self.emit_columns([["a", "b"]])
+        if columns["sentence"] == ["many"]:
+            self.emit_columns([["a", "b"]], origins=FanOut([3]))
         assert (columns.source_component, columns.source_stream) == ("sentences", "default")
         raise ValueError(f"cannot take {columns[0]}")
 
@@ -194,6 +217,7 @@ class RaisesOnColumns(Bolt):
         ("x", r"^component 'split', task \d+: a tuple failed: ValueError: cannot take \['x'\]"),
         ("fail", "it failed a tuple"),
         ("few", "emit_columns: 2 tuples out of a batch of 1"),
+        ("many", "emit_columns: the counts in FanOut add up to 3 for 2 tuples"),
     ],
 )
 def test_a_bolt_that_fails_is_named(word: str, message: str) -> None:

@@ -43,7 +43,12 @@ def test_filter_and_flat_map_remember_the_row_of_each_value() -> None:
 
 def test_generators_are_lists_for_flat_map() -> None:
     flow, _ = run(Flow([1, 2]), ("flat_map", steps.twice))
-    assert (flow.values, flow.origins) == ([1, 1, 2, 2], [0, 0, 1, 1])
+    assert (flow.values, list(flow.rows())) == ([1, 1, 2, 2], [0, 0, 1, 1])
+
+
+def test_a_flat_map_after_another_remembers_the_rows_of_the_batch() -> None:
+    flow, _ = run(Flow([1, 2]), ("flat_map", steps.twice), ("flat_map", steps.upto))
+    assert (flow.values, list(flow.rows())) == ([0, 0, 0, 1, 0, 1], [0, 0, 1, 1, 1, 1])
 
 
 @pytest.mark.parametrize(
@@ -68,7 +73,7 @@ def test_an_answer_of_filter_that_is_neither_true_nor_false_fails_alone() -> Non
 
 def test_a_value_that_fails_in_flat_map_takes_no_other_with_it() -> None:
     flow, failed = run(Flow([5, None, 6]), ("flat_map", steps.upto))
-    assert (flow.values, flow.origins) == ([0, 0, 1], [0, 2, 2])
+    assert (flow.values, list(flow.rows())) == ([0, 0, 1], [0, 2, 2])
     assert [type(error) for error in failed.values()] == [TypeError]
 
 
