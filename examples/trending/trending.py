@@ -14,7 +14,7 @@ import os
 import random
 import re
 
-from squall import Bolt, Spout, TopologyBuilder, submit_topology
+from squall import Bolt, FanOut, Spout, TopologyBuilder, submit_topology
 
 TAG = re.compile(r"#(\w{1,50})")
 WORDS = ["rain", "storm", "python", "coffee", "train", "music", "football", "spring", "news"]
@@ -56,12 +56,12 @@ class Tags(Bolt):
     stateless = True
 
     def execute_columns(self, columns):
-        tags, origins = [], []
-        for row, text in enumerate(columns["text"]):
+        tags, counts = [], []
+        for text in columns["text"]:
             found = TAG.findall(text.lower())
             tags += found
-            origins += [row] * len(found)
-        self.emit_columns([tags], origins=origins)
+            counts.append(len(found))
+        self.emit_columns([tags], origins=FanOut(counts))
 
 
 class Scores(Bolt):

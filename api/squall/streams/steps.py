@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress, repeat
-from typing import Any
+from typing import Any, TypeVar
 
 from squall.streams.functions import Spec, callable_of
 from squall.windows.reading import millis_of
+from squall_common.component.columns.fan_out import FanOut
 from squall_common.component.groupings import canonical_encoding
 from squall_common.topology.serialization import Registry
 
 # (row, error): the row of the batch fails.
 Fail = Callable[[int, BaseException], Any]
+
+_Value = TypeVar("_Value")
 
 _PLAIN_KEYS = frozenset({str, int, float, bool, bytes, type(None)})
 _BOOLS = frozenset({bool})
@@ -32,7 +35,7 @@ class Flow:
     are the rows), and their times and keys, if they have any."""
 
     values: list[Any]
-    origins: list[int] | None = None
+    origins: Sequence[int] | None = None
     times: list[Any] | None = None
     keys: list[Any] | None = None
     arms: list[int] | None = None  # of branches: which one takes each value
@@ -190,13 +193,18 @@ def _flat_map(spec: Spec, label: str, extra: Any, registry: Registry) -> _Run:
                 fail(flow.rows()[place], explained(error, label, flow.values[place]))
                 failed.append(place)
                 count(0)
-        rows = list(chain.from_iterable(map(repeat, flow.rows(), counts)))
-        times = flow.times
-        if times is not None:
-            times = list(chain.from_iterable(map(repeat, times, counts)))
+        if flow.origins is None:
+            rows: Sequence[int] = FanOut(counts)
+        else:
+            rows = _repeated(flow.origins, counts)
+        times = None if flow.times is None else _repeated(flow.times, counts)
         return Flow(values, rows, times)
 
     return run
+
+
+def _repeated(values: Sequence[_Value], counts: Sequence[int]) -> list[_Value]:
+    return list(chain.from_iterable(map(repeat, values, counts)))
 
 
 def _listed(found: Any) -> list[Any]:
