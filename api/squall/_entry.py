@@ -10,7 +10,8 @@ the package. The parent passes everything else in environment variables:
     SQUALL_CLIENT_CONF        the client's configuration, JSON
     SQUALL_CLIENT_OVERRIDES   the options set by -c, JSON (optional): they override the topology's
                               conf
-    SQUALL_LOCAL_TTL          in local mode, how many seconds the topologies run (optional)
+    SQUALL_LOCAL_TTL          in local mode, how many seconds the topologies run at most (optional);
+                              they end once all of them have finished
     SQUALL_LOCAL_WORKERS      in local mode, how many worker processes run each topology (optional:
                               without it, this process runs them)
     SQUALL_WAIT               on a cluster, how many seconds to wait until they run (optional)
@@ -275,7 +276,12 @@ def _run(
         if status == 0 and session.local_cluster is not None:
             if ttl_secs is not None:
                 held.allow(ttl_secs)
-            session.local_cluster.wait(ttl_secs)
+            if session.local_cluster.wait(ttl_secs, until_finished=True):
+                for name in session.local_cluster.names():
+                    print(
+                        f"{name} has finished: all input is read, and nothing is in flight",
+                        file=sys.stderr,
+                    )
         elif status == 0 and not session.submitted:
             print(f"note: {argv[0]} ended without submitting a topology", file=sys.stderr)
         elif status == 0 and session.mode == "cluster" and env.get(WAIT_VARIABLE):

@@ -46,6 +46,7 @@ from squall_thrift.codec import to_bytes
 _NODE = "local"
 _START_SECS = 60.0
 _ANSWER_SECS = 2.0
+_LOOK_SECS = 0.5  # whether topologies have finished
 # A worker that ends so soon so often in a row will not get far.
 _SHORT_LIFE_SECS = 10.0
 _SHORT_LIVES_MAX = 3
@@ -70,6 +71,21 @@ class ReportedError:
 def deal(executors: Sequence[Executor], slots: Sequence[WorkerSlot]) -> dict[Executor, WorkerSlot]:
     """Deal executors to slots by turns. Slots beyond the executors get none."""
     return {executor: slots[i % len(slots)] for i, executor in enumerate(sorted(executors))}
+
+
+def rest_of(
+    answers: Sequence[Mapping[str, Any] | None], launches: Sequence[int]
+) -> list[tuple[int, int]] | None:
+    """For each worker its launch and the work that it has done so far, if all sources of all
+    workers have ended and nothing is in flight in them; None otherwise. Two equal results, of which
+    the second was asked for after the first had come, have nothing in between
+    (`squall_engine.observe.drained`)."""
+    found = []
+    for answer, launch in zip(answers, launches, strict=True):
+        if answer is None or not answer.get("ended") or answer.get("work") is None:
+            return None
+        found.append((launch, answer["work"]))
+    return found
 
 
 class LocalWorkers:
@@ -159,14 +175,21 @@ class LocalWorkers:
         """The errors that its components reported, oldest first (the last 1,000)."""
         return list(self._running[name].errors)
 
-    def wait(self, secs: float | None = None) -> None:
-        """Wait for `secs` (None: until interrupted). Starts workers again that end; raises
-        SquallError for one that ends again and again."""
+    def wait(self, secs: float | None = None, *, until_finished: bool = False) -> bool:
+        """Wait for `secs` (None: until interrupted); with `until_finished`, no longer than until
+        all topologies have finished. Returns whether they have. Starts workers again that end;
+        raises SquallError for one that ends again and again."""
         deadline = None if secs is None else time.monotonic() + secs
+        look_at = 0.0
         while self._running and (deadline is None or time.monotonic() < deadline):
             for running in self._running.values():
                 running.start_ended_again()
+            if until_finished and time.monotonic() >= look_at:
+                if all(running.has_finished() for running in self._running.values()):
+                    return True
+                look_at = time.monotonic() + _LOOK_SECS
             time.sleep(0.05)
+        return False
 
     def shutdown(self) -> None:
         """Stop every topology: workers get their usual time to finish. Idempotent."""
@@ -186,6 +209,7 @@ class _Running:
         self._folder = tempfile.TemporaryDirectory(prefix="squall-local-")
         self._workers: list[_Worker] = []
         self._asked = 0  # how often for counts: an answer has the number of its question
+        self._rest: list[tuple[int, int]] | None = None  # see `rest_of`
 
     def start(
         self,
@@ -269,12 +293,7 @@ class _Running:
     def counts(self) -> tuple[dict[str, dict[str, int]], int]:
         totals: dict[str, dict[str, int]] = {}
         failed = 0
-        self._asked += 1
-        for worker in self._workers:
-            worker.ask(self._asked)
-        deadline = time.monotonic() + _ANSWER_SECS
-        for worker in self._workers:
-            answer = worker.answer(self._asked, deadline)
+        for worker, answer in zip(self._workers, self._ask(_ANSWER_SECS), strict=True):
             if answer is None:
                 _say(f"{worker.name} does not answer: its counts are left out")
                 continue
@@ -284,6 +303,21 @@ class _Running:
                 for what, count in counts.items():
                     mine[what] = mine.get(what, 0) + count
         return totals, failed
+
+    def _ask(self, secs: float) -> list[dict[str, Any] | None]:
+        """What each worker answers within `secs`; None: it does not."""
+        self._asked += 1
+        for worker in self._workers:
+            worker.ask(self._asked)
+        deadline = time.monotonic() + secs
+        return [worker.answer(self._asked, deadline) for worker in self._workers]
+
+    def has_finished(self) -> bool:
+        """Whether all sources have ended, and nothing is in flight. To be asked again and again: it
+        was so at some moment if two answers of every worker have nothing in between."""
+        before = self._rest
+        self._rest = rest_of(self._ask(_LOOK_SECS), [worker.launches for worker in self._workers])
+        return self._rest is not None and self._rest == before
 
     def stop(self) -> None:
         for worker in self._workers:
@@ -302,14 +336,14 @@ class _Worker:
         self.running = threading.Event()  # its tasks run, or it has ended
         self.short_lives = 0  # in a row
         self._spec = spec
-        self._launch = 0
+        self.launches = 0
         self._errors = errors
         self.start()
 
     def start(self) -> None:
         """Start it; again once it has ended."""
-        self._launch += 1
-        spec = replace(self._spec, incarnation=Incarnation(1, self._launch))
+        self.launches += 1
+        spec = replace(self._spec, incarnation=Incarnation(1, self.launches))
         launch_file = spec.worker_dir / "launch.json"
         spec.write(launch_file)
         self._began = time.monotonic()

@@ -49,6 +49,7 @@ log = get_logger(__name__)
 _T = TypeVar("_T")
 _SLOT = WorkerSlot("local", 1)
 _POLL_SECS = 0.01
+_LOOK_SECS = 0.1  # whether a topology has finished: once its sources have, all tasks are read
 _THREAD_NAME = "squall local cluster"
 _CALM_SECS = 0.05
 _FINISH_SECS = 10.0
@@ -284,14 +285,50 @@ class LocalTopologies:
             self._raise_if_died()
             raise
 
-    async def wait(self, secs: float | None = None) -> None:
-        """Wait until every topology has been killed, at most `secs` (None: forever). Raises
-        SquallError if one of them died."""
+    def has_finished(self, name: str) -> bool | None:
+        """Whether all of its input is read, and nothing is in flight: all tasks of all spouts say
+        that their source has ended (`exhausted()`), and no tuple waits anywhere; with checkpoints,
+        one has completed since, and transactional sinks have written its rows. None if a spout does
+        not say whether its source ends."""
+        running = self._find(name)
+        ended = running.engine.sources_ended()
+        if not ended:
+            return ended
+        work = running.engine.work_when_drained(at_end=True)
+        return work is not None if running.epochs is None else running.epochs.has_drained(work)
+
+    async def wait_finished(self, name: str, timeout_secs: float | None = None) -> None:
+        """Wait until `has_finished`, at most `timeout_secs` (None: as long as it takes). The
+        topology runs on, until it is killed. Raises TimeoutError at the timeout; SquallError at
+        once if a spout does not say whether its source ends, and if the topology ends meanwhile."""
+        deadline = None if timeout_secs is None else time.monotonic() + timeout_secs
+        while not (finished := self.has_finished(name)):
+            self._raise_if_died()
+            if finished is None:
+                raise SquallError(
+                    f"a spout of topology {name!r} does not say whether its source ends, so its "
+                    "end cannot be waited for",
+                    hint="define exhausted() in its class; LinesSpout takes follow=False",
+                )
+            if deadline is not None and time.monotonic() >= deadline:
+                raise TimeoutError(f"topology {name!r} has not finished in {timeout_secs:g} s")
+            await asyncio.sleep(_LOOK_SECS)
+
+    async def wait(self, secs: float | None = None, *, until_finished: bool = False) -> bool:
+        """Wait until every topology has been killed, at most `secs` (None: forever); with
+        `until_finished`, also no longer than until all of them have finished (`has_finished`).
+        Returns whether they have. Raises SquallError if one of them died."""
         deadline = None if secs is None else time.monotonic() + secs
+        look_at = 0.0
         while self._running and (deadline is None or time.monotonic() < deadline):
             self._raise_if_died()
+            if until_finished and time.monotonic() >= look_at:
+                if all(self.has_finished(name) for name in self._running):
+                    return True
+                look_at = time.monotonic() + _LOOK_SECS
             await asyncio.sleep(_POLL_SECS)
         self._raise_if_died()
+        return False
 
     async def shutdown(self) -> None:
         """Stop every topology without waiting for tuples in flight. With checkpoints, take a last
@@ -478,10 +515,22 @@ class LocalCluster:
                 raise TimeoutError(f"the condition is still false after {timeout_secs} s")
             time.sleep(_POLL_SECS)
 
-    def wait(self, secs: float | None = None) -> None:
-        """Wait until every topology has been killed, at most `secs` (None: until interrupted).
-        Raises SquallError if one of them died."""
-        self._run(self._topologies.wait(secs))
+    def has_finished(self, name: str) -> bool | None:
+        """Whether all of its input is read, and nothing is in flight; None if a spout does not say
+        whether its source ends. See `LocalTopologies.has_finished`."""
+        return self._call(lambda: self._topologies.has_finished(name))
+
+    def wait_finished(self, name: str, timeout_secs: float | None = None) -> None:
+        """Wait until `has_finished`, at most `timeout_secs` (None: as long as it takes). The
+        topology runs on, until it is killed. Raises TimeoutError at the timeout; SquallError at
+        once if a spout does not say whether its source ends, and if the topology ends meanwhile."""
+        self._run(self._topologies.wait_finished(name, timeout_secs))
+
+    def wait(self, secs: float | None = None, *, until_finished: bool = False) -> bool:
+        """Wait until every topology has been killed, at most `secs` (None: until interrupted); with
+        `until_finished`, also no longer than until all of them have finished (`has_finished`).
+        Returns whether they have. Raises SquallError if one of them died."""
+        return self._run(self._topologies.wait(secs, until_finished=until_finished))
 
     def shutdown(self) -> None:
         """Stop every topology and the thread. Idempotent."""

@@ -87,8 +87,17 @@ class LocalWorker(Worker):
                 "question": question,
                 "totals": engine.totals() if engine is not None and running else {},
                 "failed": engine.failed_messages() if engine is not None and running else 0,
+                **(self._rest(engine) if engine is not None and running else {}),
             }
         )
+
+    def _rest(self, engine: EmbeddedEngine) -> dict[str, Any]:
+        """Whether its sources have ended (None: a spout does not say), and what it has done so far
+        if nothing is in flight."""
+        ended, work = engine.sources_ended(), None
+        if ended and self._transport is not None and self._transport.is_idle:
+            work = engine.work_when_drained(at_end=True)
+        return {"ended": ended, "work": work}
 
     def _tell(self, message: Mapping[str, Any]) -> None:
         with self._writes, contextlib.suppress(OSError):  # it has gone: `_obey` notices

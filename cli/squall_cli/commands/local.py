@@ -19,7 +19,8 @@ _TTL_SECS = 20
     "local_ttl_secs",
     type=click.IntRange(min=0),
     metavar="SECS",
-    help="Stop the topology after this many seconds: by default 20, and no limit with --reload.",
+    help="Stop the topology after this many seconds if it has not finished: by default 20, and no "
+    "limit with --reload.",
 )
 @click.option(
     "--workers",
@@ -56,8 +57,14 @@ def command(
     """Run a topology on this machine, without a cluster.
 
     It runs in one process, or with --workers in several. PACKAGE, ENTRY and ARGS are the same as
-    for `storm jar`; options come before PACKAGE. The exit status is 1 if a message failed and no
-    replay of it, with the same message id, succeeded.
+    for `storm jar`; options come before PACKAGE.
+
+    It ends at --local-ttl, or before that when it has finished: all input is read, and all of it is
+    processed, as `storm wait` says it of a cluster. For that each spout must say when its source
+    has ended: it defines exhausted(), and LinesSpout takes follow=False.
+
+    The exit status is 1 if a message failed and no replay of it, with the same message id,
+    succeeded.
     """
     from squall_cli.programs.entry import run_entry
 

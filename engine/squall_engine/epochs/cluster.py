@@ -47,6 +47,7 @@ from squall_engine.epochs import coordinator_table as asks
 from squall_engine.epochs import wire
 from squall_engine.epochs.background import RETRY_SECS, Background
 from squall_engine.epochs.coordinating import Coordinating, EpochCounts
+from squall_engine.epochs.held_work import HeldWork
 from squall_engine.epochs.member import Member, MemberState
 from squall_engine.epochs.messages import Hello, Report, Restore, ToCoordinator, ToWorker
 from squall_engine.epochs.parts import EpochSettings, PartStore
@@ -193,7 +194,7 @@ class ClusterEpochs:
         self._fence: Fence | None = None
         self._renewing = False
         self._greetings = 0
-        self._begun_when_drained: tuple[int, int] | None = None  # the work then, and the epoch
+        self._held_work = HeldWork()
 
     # ---- life ----
 
@@ -393,9 +394,7 @@ class ClusterEpochs:
         request = None if self._base is None else self._base.savepoint
         if request is not None and request.stop and self._may_have_halted:
             return not driver.has_batches  # no other epoch completes
-        if self._begun_when_drained is None or self._begun_when_drained[0] != work:
-            self._begun_when_drained = (work, driver.begun)
-        return driver.confirmed > self._begun_when_drained[1] and not driver.has_unconfirmed
+        return self._held_work.is_held(driver, work)
 
     @property
     def _may_have_halted(self) -> bool:

@@ -37,6 +37,7 @@ from squall_engine.core.codec import ValueCodec
 from squall_engine.core.known_classes import component_modules
 from squall_engine.epochs.background import Background
 from squall_engine.epochs.coordinating import Coordinating, EpochCounts
+from squall_engine.epochs.held_work import HeldWork
 from squall_engine.epochs.member import Member
 from squall_engine.epochs.messages import Record, Restore, Shape
 from squall_engine.epochs.parts import EpochSettings, PartStore
@@ -88,6 +89,8 @@ class InProcessEpochs:
             replaced=lambda: None,
         )
         self._restore: asyncio.Future[Restore] | None = None
+        self._held_work = HeldWork()
+        self._begun_for: int | None = None  # the work for which an epoch was begun, see has_drained
 
     @property
     def _here(self) -> Coordinating:
@@ -168,6 +171,22 @@ class InProcessEpochs:
             if done and not driver.has_unconfirmed:
                 return True
             await asyncio.sleep(_POLL_SECS)
+        return False
+
+    def has_drained(self, work: int | None) -> bool:
+        """Whether nothing is in flight, an epoch has completed since, and sinks have written their
+        rows. To be asked again and again, with what the engine has done so far (None: something is
+        in flight). Begins that epoch now: nothing else is to come into it."""
+        driver = self._taking_part.driver
+        if work is None or driver is None:
+            return False
+        if self._held_work.is_held(driver, work):
+            return True
+        if work != self._begun_for:
+            last = self._here.coordinator.last_begun
+            self.begin_epoch()  # not while another one is under way
+            if self._here.coordinator.last_begun > last:
+                self._begun_for = work
         return False
 
     def begin_epoch(self) -> None:

@@ -196,3 +196,61 @@ def test_storm_local_with_workers_runs_them_and_reports_what_failed(
     assert "error: 1 message failed, and no replay succeeded" in shown
     pids = {*program.pids("numbers"), *program.pids("sink")}
     assert len(pids) == 2
+
+
+ENDS = """
+    from squall import Bolt, ReplayingSpout, TopologyBuilder, submit_topology
+
+    class Orders(ReplayingSpout):
+        outputs = ["n"]
+
+        def open(self, conf, context):
+            self.left = 30
+
+        def next_message(self):
+            if not self.left:
+                return None
+            self.left -= 1
+            return [self.left]
+
+        def exhausted(self):
+            return not self.left
+
+    class Pass(Bolt):
+        outputs = ["n"]
+
+        def prepare(self, conf, context):
+            self.failed = set()
+
+        def execute(self, tup):
+            if tup["n"] not in self.failed:
+                self.failed.add(tup["n"])
+                raise ValueError("not yet")
+            self.emit([tup["n"]])
+
+    class Sink(Bolt):
+        def execute(self, tup):
+            pass
+
+    if __name__ == "__main__":
+        builder = TopologyBuilder()
+        builder.spout("orders", Orders())
+        builder.bolt("pass", Pass(), parallelism=2).fields("orders", "n")
+        builder.bolt("sink", Sink(), parallelism=2).shuffle("pass")
+        submit_topology("orders", {}, builder.build())
+"""
+
+
+@pytest.mark.parametrize("options", [[], ["--workers", "3"]], ids=["one process", "workers"])
+def test_storm_local_ends_when_all_is_read_and_processed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], options: list[str]
+) -> None:
+    (tmp_path / "job.py").write_text(dedent(ENDS))
+    began = time.monotonic()
+    arguments = ["local", "--local-ttl", "600", *options, str(tmp_path), "job"]
+    result = CliRunner().invoke(storm, arguments, standalone_mode=False)
+    shown = capfd.readouterr().err
+    assert result.return_value == 0, (result, shown)
+    assert time.monotonic() - began < 120
+    assert "orders has finished: all input is read, and nothing is in flight" in shown
+    assert "orders: sink: emitted 0, transferred 0, acked 30, failed 0, executed 30" in shown

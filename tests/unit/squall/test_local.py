@@ -12,7 +12,7 @@ import pytest
 from tests.support import engine_components as c
 from tests.support.engine_cluster import EngineCluster
 
-from squall import Bolt, LocalCluster, Spout, SquallError, TopologyBuilder
+from squall import Bolt, LocalCluster, ReplayingSpout, Spout, SquallError, TopologyBuilder
 from squall.local import LocalTopologies
 
 
@@ -290,3 +290,106 @@ def test_a_program_without_a_main_guard_fails_and_names_it(tmp_path, monkeypatch
             runpy.run_path(str(program), run_name="__main__")
     finally:
         sys.modules.pop("unguarded_program", None)
+
+
+class Ending(ReplayingSpout):
+    """Emits `count` numbers, then says that its source has ended."""
+
+    outputs = ["n"]
+
+    def __init__(self, count, ends=True):
+        self.count, self.ends = count, ends
+
+    def open(self, conf, context):
+        self.left = self.count
+
+    def next_message(self):
+        if not self.left:
+            return None
+        self.left -= 1
+        return [self.left]
+
+    def exhausted(self):
+        return (self.left == 0) if self.ends else None
+
+
+class FailsFirst(Bolt):
+    """Fails each number once."""
+
+    def prepare(self, conf, context):
+        self.seen = set()
+
+    def execute(self, tup):
+        if tup["n"] not in self.seen:
+            self.seen.add(tup["n"])
+            raise ValueError("not yet")
+        c.LOG.setdefault("taken", []).append(tup["n"])
+
+
+class SlowUnanchored(Bolt):
+    outputs = ["n"]
+
+    async def execute(self, tup):
+        await asyncio.sleep(0.5)
+        self.emit([tup["n"]], anchors=())
+
+
+def ending(*spouts, bolt=None):
+    builder = TopologyBuilder()
+    into = builder.bolt("bolt", bolt or FailsFirst())
+    for number, spout in enumerate(spouts):
+        into.shuffle(builder.spout(f"spout{number}", spout))
+    return builder.build()
+
+
+def test_a_job_has_finished_once_all_that_failed_was_replayed():
+    with LocalCluster() as cluster:
+        cluster.submit_topology("a", {}, ending(Ending(50)))
+        assert cluster.wait(30.0, until_finished=True) is True
+        assert sorted(c.LOG["taken"]) == list(range(50))
+        assert cluster.failed_messages("a") == 0
+        assert cluster.has_finished("a") is True
+        cluster.wait_finished("a", 0.0)
+        assert cluster.wait(0.01) is False
+
+
+def test_one_that_is_inactive_has_not_finished():
+    with LocalCluster() as cluster:
+        cluster.submit_topology("a", {}, ending(Ending(0)), initial_status="INACTIVE")
+        assert cluster.wait(0.3, until_finished=True) is False
+        with pytest.raises(TimeoutError, match=r"'a' has not finished in 0\.1 s"):
+            cluster.wait_finished("a", 0.1)
+        cluster.activate("a")
+        cluster.wait_finished("a", 30.0)
+
+
+@pytest.mark.parametrize("endless", [Ending(0, ends=False), c.Numbers(0)])
+def test_a_topology_with_a_source_without_an_end_never_finishes(endless):
+    with LocalCluster() as cluster:
+        cluster.submit_topology("a", {}, ending(Ending(3), endless, bolt=c.Collect()))
+        cluster.submit_topology("b", {}, ending(Ending(3), bolt=c.Collect()))
+        cluster.wait_finished("b", 30.0)
+        cluster.wait_until(lambda: cluster.has_finished("a") is None)
+        assert cluster.wait(0.3, until_finished=True) is False
+        with pytest.raises(SquallError, match="does not say whether its source ends"):
+            cluster.wait_finished("a")
+
+
+def test_it_has_not_finished_while_an_async_bolt_works_on_its_last_tuple():
+    builder = TopologyBuilder()
+    builder.spout("source", Ending(1))
+    builder.bolt("slow", SlowUnanchored()).shuffle("source")
+    builder.bolt("collect", c.Collect()).shuffle("slow")
+    with LocalCluster() as cluster:
+        cluster.submit_topology("a", {}, builder.build())
+        cluster.wait_finished("a", 30.0)
+        assert cluster.totals("a")["collect"]["executed"] == 1
+
+
+def test_waiting_for_the_end_reports_a_topology_that_died():
+    with LocalCluster() as cluster:
+        cluster.submit_topology("a", {}, ending(Ending(1), bolt=c.Collect()))
+        cluster.wait_finished("a", 30.0)
+        cluster._topologies._died("a", ValueError("gone"))
+        with pytest.raises(SquallError, match="'a' died: ValueError: gone"):
+            cluster.wait(until_finished=True)

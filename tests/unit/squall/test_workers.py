@@ -1,4 +1,4 @@
-from squall._workers import ReportedError, deal
+from squall._workers import ReportedError, deal, rest_of
 from squall_common.topology.model import Executor, WorkerSlot
 
 
@@ -23,3 +23,21 @@ def test_the_headline_of_an_error_names_it() -> None:
     text = "Traceback (most recent call last):\n  x\nValueError: seven\nin map(int), jobs.py:12\n"
     assert ReportedError("sink", text, 1).headline == "ValueError: seven"
     assert ReportedError("sink", "", 1).headline == ""
+
+
+def test_workers_are_at_rest_when_all_sources_have_ended_and_nothing_is_in_flight() -> None:
+    at_rest = {"ended": True, "work": 7}
+    assert rest_of([at_rest, {"ended": True, "work": 0}], [1, 2]) == [(1, 7), (2, 0)]
+    for other in (
+        None,  # it does not answer
+        {},  # its tasks do not run yet
+        {"ended": False, "work": None},
+        {"ended": None, "work": None},
+        {"ended": True, "work": None},
+    ):
+        assert rest_of([at_rest, other], [1, 1]) is None
+
+
+def test_a_worker_that_was_started_again_is_another_one() -> None:
+    at_rest = [{"ended": True, "work": 0}]
+    assert rest_of(at_rest, [1]) != rest_of(at_rest, [2])

@@ -129,6 +129,42 @@ def test_state_positions_and_rows_go_on_after_a_stop(tmp_path: Path) -> None:
     run(tmp_path)
 
 
+def test_it_has_finished_once_a_checkpoint_has_all_rows_and_they_are_written(
+    tmp_path: Path,
+) -> None:
+    """That checkpoint is begun at once, and no second one."""
+    with LocalCluster() as cluster:
+        hourly = {**conf(tmp_path), "topology.checkpoint.interval.secs": 3600}
+        cluster.submit_topology("words", hourly, topology())
+        cluster.wait_finished("words", 60.0)
+        assert Counter(written) == counts_of(len(ROWS))
+        assert cluster.wait(0.5, until_finished=True)
+        counts = cluster.checkpoints("words")
+        assert counts is not None
+        assert counts.completed <= 2
+
+
+def test_it_has_not_finished_while_rows_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_write = threading.Event()
+    commit = Write.commit
+
+    def later(self: Write, batches: Sequence[RowBatch]) -> None:
+        if not may_write.is_set():
+            raise OSError("the database is away")
+        commit(self, batches)
+
+    monkeypatch.setattr(Write, "commit", later)
+    with LocalCluster() as cluster:
+        cluster.submit_topology("words", conf(tmp_path), topology(rows=20))
+        cluster.wait_until(lambda: cluster.checkpoints("words").epoch > 3, 60.0)  # type: ignore[union-attr]
+        assert cluster.wait(0.5, until_finished=True) is False
+        may_write.set()
+        cluster.wait_finished("words", 60.0)
+        assert Counter(written) == counts_of(20)
+
+
 def test_a_stop_takes_a_last_checkpoint(tmp_path: Path) -> None:
     with LocalCluster() as cluster:
         hourly = {**conf(tmp_path), "topology.checkpoint.interval.secs": 3600}
