@@ -300,6 +300,7 @@ def build_nimbus(
             topology_store,
             leader_elector,
             beats=worker_beats.of,
+            ends=worker_beats.ends,
             copies=replication.holders,
             clock=clock,
         ),

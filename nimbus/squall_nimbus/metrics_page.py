@@ -11,7 +11,7 @@ from prometheus_client import Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from squall_common.cluster.store import StoreError
-from squall_common.cluster.values import TopologyStatus
+from squall_common.cluster.values import Assignment, TopologyStatus
 from squall_common.daemon.logs import get_logger
 from squall_common.daemon.web import WebServer
 from squall_common.errors import SquallError
@@ -20,7 +20,7 @@ from squall_common.telemetry.page import DaemonMetrics, FunctionCollector
 from squall_common.telemetry.samples import LATENCY_BOUNDS
 from squall_nimbus.all_topologies import read_topologies
 from squall_nimbus.nimbus import Nimbus
-from squall_nimbus.views import health
+from squall_nimbus.views import health, rest
 
 log = get_logger(__name__)
 
@@ -127,6 +127,13 @@ class _Cluster:
         healthy = _labelled(
             "squall_topology_health", "1 for the health of a topology.", "topology", "health"
         )
+        finished = _labelled(
+            "squall_topology_finished",
+            "1 once all input of a topology is read and nothing is in flight; absent if a spout "
+            "does not say whether its source ends.",
+            "topology",
+        )
+        ends = await nimbus.reader.ends(topologies)
         now = nimbus.clock.time()
         for topology_id, base in topologies.items():
             name = [base.name]
@@ -139,7 +146,12 @@ class _Cluster:
                 age.add_metric(name, max(0.0, now - last))
             restarts.add_metric(name, slots.restarts.get(topology_id, 0))
             healthy.add_metric([*name, health.health(topology_id, base, used, slots)], 1)
-        return [*found, executors, placed, age, restarts, healthy]
+            ended = rest.has_finished_as_reported(
+                base, assignment or Assignment(""), ends.get(topology_id, {})
+            )
+            if ended is not None:
+                finished.add_metric(name, int(ended))
+        return [*found, executors, placed, age, restarts, healthy, finished]
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

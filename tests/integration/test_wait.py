@@ -167,6 +167,8 @@ def test_what_nothing_tracks_is_waited_for(cluster: DevCluster, tmp_path: Path) 
     status = json.loads(cluster.storm("status", "untracked", "--json").stdout)
     assert status["finished"] is True
     assert [one["kind"] for one in status["findings"] if one["kind"] == "finished"]
+    (listed,) = (o for o in cluster.call("getTopologySummaries") if o.name == "untracked")
+    assert listed.finished is True
     cluster.storm("kill", "untracked", "-w", "0", "--wait")
 
 

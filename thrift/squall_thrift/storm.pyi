@@ -246,6 +246,7 @@ class TopologySummary:
     health: str | None
     last_exit: WorkerExit | None
     restarts: int | None
+    finished: bool | None
     def __init__(
         self,
         id: str,
@@ -271,6 +272,7 @@ class TopologySummary:
         health: str | None = ...,
         last_exit: WorkerExit | None = ...,
         restarts: int | None = ...,
+        finished: bool | None = ...,
     ) -> None: ...
 
 class SupervisorSummary:
@@ -1187,6 +1189,7 @@ class ClusterWorkerHeartbeat:
     checkpoints: CheckpointReport | None
     store_failure: str | None
     rest_ms: int | None
+    says_end: bool | None
     def __init__(
         self,
         storm_id: str,
@@ -1199,6 +1202,16 @@ class ClusterWorkerHeartbeat:
         checkpoints: CheckpointReport | None = ...,
         store_failure: str | None = ...,
         rest_ms: int | None = ...,
+        says_end: bool | None = ...,
+    ) -> None: ...
+
+class WorkerEnd:
+    rest_ms: int | None
+    says_end: bool | None
+    def __init__(
+        self,
+        rest_ms: int | None = ...,
+        says_end: bool | None = ...,
     ) -> None: ...
 
 class ThriftSerializedObject:

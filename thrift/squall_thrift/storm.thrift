@@ -180,6 +180,9 @@ struct TopologySummary {
     10002: optional WorkerExit last_exit;
     /* Squall's own: how many workers ended without being asked to, within the last day. */
     10003: optional i32 restarts;
+    /* Squall's own: as in TopologyPageInfo. Unset also if this Nimbus does not lead, and while no
+       worker has reported. */
+    10004: optional bool finished;
 }
 
 struct SupervisorSummary {
@@ -804,6 +807,15 @@ struct ClusterWorkerHeartbeat {
     10005: optional string store_failure;
     /* How long it has had nothing in flight, while its spouts say that their sources have ended. */
     10006: optional i64 rest_ms;
+    /* Whether all of its spouts say whether their sources have ended; also if it runs none. */
+    10007: optional bool says_end;
+}
+
+/* What a ClusterWorkerHeartbeat says about the end of sources: these fields of it are read alone,
+   and all others are skipped. */
+struct WorkerEnd {
+    10006: optional i64 rest_ms;
+    10007: optional bool says_end;
 }
 
 // Local state

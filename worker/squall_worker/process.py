@@ -323,6 +323,7 @@ class Worker:
             began=self._began,
             drained=self._drained,
             rest_secs=self._rest_secs,
+            says_end=self._says_end,
             usage=UsageMeter(self._loop_lag).read,
             checkpoints=self._checkpoints,
             store_failure=self._store_failure,
@@ -589,6 +590,10 @@ class Worker:
         if not transport.is_idle:
             return None
         return engine.rest_secs(self._work_settled(engine.work_when_drained(at_end=True)))
+
+    def _says_end(self) -> bool:
+        """What the heartbeat says about the spouts of this worker; on the loop."""
+        return self._engine is not None and self._engine.sources_ended() is not None
 
     def _work_settled(self, work: int | None) -> int | None:
         """The work of a worker with nothing in flight; with checkpoints None until one of after it

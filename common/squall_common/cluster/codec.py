@@ -115,6 +115,9 @@ encode_heartbeat = _encoder(convert.to_heartbeat)
 decode_heartbeat = _decoder(storm.ClusterWorkerHeartbeat, convert.from_heartbeat)
 decode_heartbeat_struct = _decoder(storm.ClusterWorkerHeartbeat, lambda beat: beat)
 
+# Only what a worker's heartbeat says about the end of its sources: the rest is skipped.
+decode_worker_end = _decoder(storm.WorkerEnd, convert.from_worker_end)
+
 
 def decode_signs(path: str, data: bytes) -> values.WorkerHeartbeat:
     """Only the executors that are alive, from a worker's heartbeat; most of it is statistics."""

@@ -353,6 +353,7 @@ def to_heartbeat(beat: values.WorkerHeartbeat) -> storm.ClusterWorkerHeartbeat:
         checkpoints=None if beat.checkpoints is None else to_checkpoints(beat.checkpoints),
         store_failure=beat.store_failure,
         rest_ms=beat.rest_ms,
+        says_end=beat.says_end or None,
     )
 
 
@@ -433,7 +434,12 @@ def from_heartbeat(beat: storm.ClusterWorkerHeartbeat) -> values.WorkerHeartbeat
         checkpoints=None if beat.checkpoints is None else from_checkpoints(beat.checkpoints),
         store_failure=beat.store_failure,
         rest_ms=beat.rest_ms,
+        says_end=bool(beat.says_end),
     )
+
+
+def from_worker_end(end: storm.WorkerEnd) -> values.WorkerEnd:
+    return values.WorkerEnd(end.rest_ms, bool(end.says_end))
 
 
 def to_worker_report(

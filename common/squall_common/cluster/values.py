@@ -243,6 +243,15 @@ class WorkerHeartbeat:
     # How long it has had nothing in flight, while its spouts say that their sources have ended;
     # None: something is in flight, or a source has not ended.
     rest_ms: int | None = None
+    says_end: bool = False  # all of its spouts say whether their sources have ended
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerEnd:
+    """What a worker's heartbeat says about the end of its sources; see there."""
+
+    rest_ms: int | None = None
+    says_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ count.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
-from squall_common.cluster import paths
-from squall_common.cluster.codec import UNZIPPED_BYTES_MAX, plain_size
+from squall_common.cluster import codec, paths
+from squall_common.cluster.codec import UNZIPPED_BYTES_MAX, CorruptStateError, plain_size
 from squall_common.cluster.slot_reports import digest
 from squall_common.cluster.state import UndecodedBeat
 from squall_common.cluster.values import (
@@ -27,12 +27,15 @@ from squall_common.cluster.values import (
     HeardWorker,
     SumsReport,
     TopologyHeartbeats,
+    WorkerEnd,
     WorkerReport,
 )
+from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
 from squall_common.telemetry.sums import SUMS_BYTES_MAX
 from squall_common.topology.model import WorkerSlot
 from squall_nimbus.scheduler.monitor import Beats, Monitor
+from squall_thrift.serving.off_loop import off_loop_if
 from squall_thrift.serving.throttle import Throttle
 
 log = get_logger(__name__)
@@ -44,6 +47,8 @@ _FRESH_SECS = 10.0
 # How large a heartbeat may be, unfolded. Four windows of a bolt with a few inputs take 12 KB.
 _PLAIN_BYTES = 256 * 1024
 _PLAIN_BYTES_A_EXECUTOR = 128 * 1024
+# Reading the end of sources in heartbeats of this size, unfolded, takes some milliseconds.
+_END_BYTES_ON_LOOP_MAX = 500_000
 # Of the sums of one topology, of which each worker has an equal share: some 100 bytes a component.
 TOPOLOGY_SUMS_BYTES_MAX = 16 * 1024 * 1024
 
@@ -57,6 +62,23 @@ class _Heard:
     at: float
     sums: bytes | None = None
     sums_at: float = float("-inf")
+    end: WorkerEnd | None = None  # what it says about the end of its sources, once it was read
+
+    def read_end(self) -> None:
+        """Off the loop, too: nothing else is written."""
+        try:
+            beat = self.report.heartbeat
+            self.end = codec.decode_worker_end("", beat) if beat else WorkerEnd()
+        except CorruptStateError:  # its worker writes another within seconds
+            self.end = WorkerEnd()
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedEnd:
+    """What a worker reported last about the end of its sources, and how long ago."""
+
+    age_secs: float
+    end: WorkerEnd
 
 
 @dataclass(slots=True)
@@ -161,6 +183,29 @@ class Heartbeats:
         """The last report of each worker."""
         return [one.report for one in self._of(topology_id).workers.values()]
 
+    async def ends(
+        self, topology_ids: Collection[str], clock: Clock
+    ) -> dict[str, dict[WorkerSlot, ReportedEnd]]:
+        """What the last report of each worker says about the end of its sources, by topology. A
+        report is read once, when this is asked for the first time."""
+        unread = [
+            heard
+            for topology_id in topology_ids
+            for heard in self._of(topology_id).workers.values()
+            if heard.end is None
+        ]
+        size = sum(plain_size(one.report.heartbeat) for one in unread)
+        await off_loop_if(size > _END_BYTES_ON_LOOP_MAX, _read_ends, unread)
+        now = clock.monotonic()
+        return {
+            topology_id: {
+                slot: ReportedEnd(now - heard.at, heard.end)
+                for slot, heard in self._of(topology_id).workers.items()
+                if heard.end is not None  # one that came meanwhile is read the next time
+            }
+            for topology_id in topology_ids
+        }
+
     def merged(
         self, topology_id: str, nodes: Mapping[WorkerSlot, UndecodedBeat], now: float
     ) -> dict[WorkerSlot, UndecodedBeat]:
@@ -223,6 +268,11 @@ class Heartbeats:
 
     def _of(self, topology_id: str) -> _OfTopology:
         return self._topologies.get(topology_id) or _OfTopology()
+
+
+def _read_ends(some: Iterable[_Heard]) -> None:
+    for one in some:
+        one.read_end()
 
 
 def launched(written: TopologyHeartbeats, assignment: Assignment) -> set[WorkerSlot]:

@@ -6,6 +6,8 @@ ZooKeeper. Another Nimbus asks the leader.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from squall_common.cluster.state import ClusterState, UndecodedBeat
 from squall_common.cluster.store import StoreError
 from squall_common.daemon.clock import Clock
@@ -13,7 +15,7 @@ from squall_common.daemon.logs import get_logger
 from squall_common.topology.model import WorkerSlot
 from squall_nimbus.blobs.replication import PeerError, Peers
 from squall_nimbus.leader import LeaderElector
-from squall_nimbus.scheduler.heartbeats import Heartbeats
+from squall_nimbus.scheduler.heartbeats import Heartbeats, ReportedEnd
 
 log = get_logger(__name__)
 
@@ -44,6 +46,14 @@ class WorkerBeats:
         # The leader still has the last report of a worker that has come to write to ZooKeeper, and
         # removes the nodes of those that report again.
         return {**await self._of_leader(topology_id), **nodes}
+
+    async def ends(self, topology_ids: Collection[str]) -> dict[str, dict[WorkerSlot, ReportedEnd]]:
+        """What workers reported last about the end of their sources, by topology. Nothing unless
+        this Nimbus leads; those that write to ZooKeeper are left out, as the age of what they wrote
+        is not known."""
+        if not self._leader_elector.leading:
+            return {}
+        return await self._reported.ends(topology_ids, self._clock)
 
     async def _of_leader(self, topology_id: str) -> dict[WorkerSlot, UndecodedBeat]:
         try:

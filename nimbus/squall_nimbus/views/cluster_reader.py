@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from squall_common.cluster.state import ClusterState, UndecodedBeat
@@ -16,13 +16,16 @@ from squall_common.topology.model import WorkerSlot
 from squall_nimbus.all_topologies import read_topologies
 from squall_nimbus.blobs.store import BlobNotFoundError
 from squall_nimbus.leader import LeaderElector
+from squall_nimbus.scheduler.heartbeats import ReportedEnd
 from squall_nimbus.store.topology_store import StoredTopology, TopologyStore
 from squall_nimbus.topologies.lifecycle_shell import TopologyNotAliveError
-from squall_nimbus.views import views
+from squall_nimbus.views import rest, views
 from squall_nimbus.views.health import Slots
 from squall_nimbus.views.views import TopologyView
 from squall_thrift import storm
 from squall_thrift.serving.off_loop import off_loop_if
+
+Ends = Callable[[Collection[str]], Awaitable[Mapping[str, Mapping[WorkerSlot, ReportedEnd]]]]
 
 
 class Errors(enum.Enum):
@@ -43,11 +46,13 @@ class ClusterReader:
         leader_elector: LeaderElector,
         *,
         beats: Callable[[str], Awaitable[Mapping[WorkerSlot, UndecodedBeat]]],
+        ends: Ends,
         copies: Callable[[str], Awaitable[int]],
         clock: Clock,
     ) -> None:
-        """`beats` returns the last heartbeats of a topology's workers, `copies` how many Nimbus
-        nodes have a blob."""
+        """`beats` returns the last heartbeats of a topology's workers, `ends` what they say about
+        the end of their sources, of many topologies, `copies` how many Nimbus nodes have a blob."""
+        self.ends = ends
         self._state = state
         self._topology_store = topology_store
         self._leader_elector = leader_elector
@@ -97,10 +102,19 @@ class ClusterReader:
             self._view(i, base, assignments.get(i), count)
             for (i, base), count in zip(bases.items(), copies, strict=True)
         ]
-        large = views.are_large(assignments.values())
-        return await off_loop_if(
-            large, lambda: [views.topology_summary(view, slots) for view in views_of_all]
-        )
+        ends = await self.ends(bases)
+
+        def summaries() -> list[storm.TopologySummary]:
+            return [
+                views.topology_summary(
+                    view,
+                    slots,
+                    rest.has_finished_as_reported(view.base, view.placed, ends.get(view.id, {})),
+                )
+                for view in views_of_all
+            ]
+
+        return await off_loop_if(views.are_large(assignments.values()), summaries)
 
     def _view(
         self,

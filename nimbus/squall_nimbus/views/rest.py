@@ -13,10 +13,12 @@ it, as it asks each worker anew.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from squall_common.cluster.values import Assignment, StormBase
 from squall_common.topology.model import ComponentKind, WorkerSlot
+from squall_nimbus.scheduler.heartbeats import ReportedEnd
 from squall_nimbus.store.topology_store import StoredTopology
 from squall_nimbus.views.stats import Totals
 from squall_nimbus.views.views import TopologyView
@@ -71,6 +73,26 @@ def has_finished(
     if not all(ends) or len(placed) < sum(view.base.component_executors.values()):
         return False
     return were_at_rest([_rest_in(view, slot) for slot in view.placed.slots()])
+
+
+def has_finished_as_reported(
+    base: StormBase, placed: Assignment, ends: Mapping[WorkerSlot, ReportedEnd]
+) -> bool | None:
+    """The same from less, for lists of topologies: a worker that was at rest has no spout whose
+    source has not ended. `ends` is what each worker reported last; None also if none has."""
+    slots = placed.slots()
+    known = [ends[slot] for slot in slots if slot in ends]
+    if not known or not all(one.end.says_end for one in known):
+        return None
+    if len(placed.executor_slot) < sum(base.component_executors.values()):
+        return False
+    return were_at_rest([_rest_of(ends.get(slot)) for slot in slots])
+
+
+def _rest_of(reported: ReportedEnd | None) -> Rest | None:
+    if reported is None or reported.end.rest_ms is None:
+        return None
+    return Rest(reported.age_secs, reported.end.rest_ms / 1000)
 
 
 def _rest_in(view: TopologyView, slot: WorkerSlot) -> Rest | None:

@@ -195,7 +195,9 @@ def _more(workers: int) -> str:
     return f" and {workers} more" if workers > 0 else ""
 
 
-def topology_summary(view: TopologyView, cluster: health.Slots) -> storm.TopologySummary:
+def topology_summary(
+    view: TopologyView, cluster: health.Slots, finished: bool | None
+) -> storm.TopologySummary:
     """One entry in a list of topologies."""
     placed = view.placed
     slots = placed.slots()
@@ -215,6 +217,7 @@ def topology_summary(view: TopologyView, cluster: health.Slots) -> storm.Topolog
         health=health.health(view.id, view.base, slots, cluster),
         last_exit=_worker_exit(cluster.exits.get(view.id)),
         restarts=cluster.restarts.get(view.id, 0),
+        finished=finished,
     )
 
 

@@ -63,6 +63,7 @@ TOPOLOGY_SUMMARY = extended(
         uptimeSeconds=COUNT, tasksTotal=COUNT, workersTotal=COUNT, executorsTotal=COUNT,
         replicationCount=COUNT, schedulerInfo=TEXT, topologyVersion=nullable(TEXT),
         stormVersion=nullable(TEXT), health=TEXT, restarts=COUNT, lastExit=nullable(EXIT),
+        finished=nullable(FLAG),
     ),
 )  # fmt: skip
 TOPOLOGIES = obj(topologies=array(TOPOLOGY_SUMMARY), schedulerDisplayResource=FLAG)
@@ -304,6 +305,7 @@ def topology_summary(one: storm.TopologySummary) -> dict[str, Any]:
         "stormVersion": one.storm_version,
         "health": one.health or "",
         "restarts": one.restarts or 0,
+        "finished": one.finished,
         "lastExit": None
         if last is None
         else {

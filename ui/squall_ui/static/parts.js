@@ -63,6 +63,11 @@ export function finishedPill(finished) {
   return finished ? h("span.pill.tone-good", { title: "All input is read, and nothing is in flight" }, "finished") : null;
 }
 
+// In a list: what is finished is well, too.
+export function conditionPill(one) {
+  return one.finished && one.health === "ok" ? finishedPill(true) : healthPill(one.health);
+}
+
 // How far a spout whose source ends has come; empty for one that does not say whether it ends.
 export function inputWords(one) {
   if (one.exhausted === null || one.exhausted === undefined) return "";

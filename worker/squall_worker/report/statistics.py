@@ -42,6 +42,7 @@ class StatsReport:
         began: float,
         drained: Callable[[], WorkerDrained | None] = lambda: None,
         rest_secs: Callable[[], float | None] = lambda: None,
+        says_end: Callable[[], bool] = lambda: False,
         usage: Callable[[], WorkerUsage | None] = lambda: None,
         checkpoints: Callable[[], CheckpointReport | None] = lambda: None,
         store_failure: Callable[[], str | None] = lambda: None,
@@ -54,6 +55,8 @@ class StatsReport:
         self._read_stats = stats
         self._read_drained = drained
         self._read_rest_secs = rest_secs
+        self._read_says_end = says_end
+        self._says_end = False
         self._read_usage = usage
         self._read_checkpoints = checkpoints
         self._checkpoints: CheckpointReport | None = None
@@ -76,6 +79,7 @@ class StatsReport:
         def snapshot() -> None:
             drained.append(self._read_drained())
             rest.append(self._read_rest_secs())
+            self._says_end = self._read_says_end()
             self._checkpoints = self._read_checkpoints()
             self._store_failure = self._read_store_failure()
             now = self._clock.monotonic()
@@ -103,4 +107,5 @@ class StatsReport:
             self._checkpoints,
             self._store_failure,
             None if rest_secs is None else int(1000 * rest_secs),
+            self._says_end,
         )

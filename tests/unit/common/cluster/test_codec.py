@@ -35,6 +35,7 @@ from squall_common.cluster.values import (
     TopologyHistory,
     TopologyStatus,
     WorkerDrained,
+    WorkerEnd,
     WorkerHeartbeat,
 )
 from squall_common.topology.model import Executor, WorkerSlot
@@ -172,6 +173,7 @@ VALUES: list[tuple[Encode, Decode, Any]] = [
             drained=WorkerDrained(2**40, "9-1", 2**33),
             checkpoints=CHECKPOINTS,
             rest_ms=0,
+            says_end=True,
         ),
     ),
     (
@@ -297,6 +299,16 @@ def test_the_bytes_of_an_assignment() -> None:
     )  # fmt: skip
     decoded = codec.decode_assignment("/p", raw)
     assert decoded == Assignment("d", {"s": "h"}, {Executor(3, 4): WorkerSlot("s", 6700)})
+
+
+def test_the_end_of_its_sources_is_read_without_the_rest_of_a_heartbeat() -> None:
+    beat = WorkerHeartbeat("wc-1-17", {Executor(1, 1): SPOUT}, 17, 60, rest_ms=2**40, says_end=True)
+    read = codec.decode_worker_end
+    assert read("/p", codec.encode_heartbeat(beat)) == WorkerEnd(2**40, says_end=True)
+    older = codec.encode_heartbeat(replace(beat, rest_ms=None, says_end=False))
+    assert read("/p", older) == WorkerEnd(None, says_end=False)
+    with pytest.raises(codec.CorruptStateError):
+        read("/p", codec.zip_bytes(b"\x0b\x00"))
 
 
 def test_whether_a_worker_has_drained_is_read_without_its_statistics() -> None:

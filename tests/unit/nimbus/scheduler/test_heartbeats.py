@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 
 import pytest
 
@@ -14,15 +15,18 @@ from squall_common.cluster.values import (
     HeardWorker,
     SumsReport,
     TopologyHeartbeats,
+    WorkerEnd,
     WorkerHeartbeat,
     WorkerReport,
 )
+from squall_common.daemon.clock import ManualClock
 from squall_common.telemetry.sums import SUMS_BYTES_MAX
 from squall_common.topology.model import Executor, WorkerSlot
 from squall_nimbus.scheduler.heartbeats import (
     TOPOLOGY_SUMS_BYTES_MAX,
     WRITE_SECS,
     Heartbeats,
+    ReportedEnd,
     launched,
     plain_bytes_max,
 )
@@ -261,3 +265,25 @@ def test_sums_are_no_sign_of_life(monitor, heartbeats) -> None:
     for now in range(1, 60):
         heartbeats.take_sums(SumsReport(ID, SLOT, (7, 1), b"%d" % now), now)
     assert monitor.dead(ID, PORTS, 60) == {E1}
+
+
+async def test_the_end_of_sources_is_read_once_from_each_report(
+    heartbeats: Heartbeats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    beat = WorkerHeartbeat(ID, {E1: None}, 1, 60, rest_ms=500, says_end=True)
+    heartbeats.take(report(beat=codec.encode_heartbeat(beat)), clock.monotonic())
+    heartbeats.take(report(OTHER, E2, beat=b"damaged"), clock.monotonic())
+    clock.advance(2.0)
+    expected = {
+        SLOT: ReportedEnd(2.0, WorkerEnd(500, says_end=True)),
+        OTHER: ReportedEnd(2.0, WorkerEnd()),
+    }
+    assert await heartbeats.ends([ID, "another"], clock) == {ID: expected, "another": {}}
+    with monkeypatch.context() as patched:
+        patched.setattr(codec, "decode_worker_end", None)
+        assert await heartbeats.ends([ID], clock) == {ID: expected}
+    later = replace(beat, rest_ms=None)
+    heartbeats.take(report(beat=codec.encode_heartbeat(later)), clock.monotonic())
+    found = await heartbeats.ends([ID], clock)
+    assert found[ID][SLOT] == ReportedEnd(0.0, WorkerEnd(None, says_end=True))

@@ -8,9 +8,20 @@ import pytest
 from tests.support.nimbus_service import LocalNimbus
 
 from squall_common.cluster import codec
-from squall_common.cluster.values import ExecutorStats, SpoutStats, WorkerHeartbeat, WorkerReport
+from squall_common.cluster.values import (
+    Assignment,
+    ExecutorStats,
+    SpoutStats,
+    StormBase,
+    TopologyStatus,
+    WorkerEnd,
+    WorkerHeartbeat,
+    WorkerReport,
+)
 from squall_common.topology.model import Executor, WorkerSlot
-from squall_nimbus.views.rest import Rest, has_ended, were_at_rest
+from squall_nimbus.metrics_page import _Cluster
+from squall_nimbus.scheduler.heartbeats import ReportedEnd
+from squall_nimbus.views.rest import Rest, has_ended, has_finished_as_reported, were_at_rest
 from squall_nimbus.views.stats import Totals
 
 SLOT = WorkerSlot("sup-a", 6700)
@@ -61,6 +72,36 @@ def test_a_spout_has_ended_when_all_of_its_tasks_have() -> None:
     assert has_ended(Totals(tasks=2, exhausted=1, endless=True)) is None
 
 
+def finished(*workers: ReportedEnd | None, executors: int | None = None) -> bool | None:
+    """Of a topology with an executor in each of these workers."""
+    slots = [WorkerSlot("sup-a", 6700 + number) for number in range(len(workers))]
+    placed = {Executor(n, n): slot for n, slot in enumerate(slots, 1)}
+    base = StormBase(
+        "words",
+        TopologyStatus.ACTIVE,
+        len(slots),
+        component_executors={"words": len(slots) if executors is None else executors},
+    )
+    ends = {slot: one for slot, one in zip(slots, workers, strict=True) if one is not None}
+    return has_finished_as_reported(base, Assignment("", {}, placed), ends)
+
+
+AT_REST = ReportedEnd(1.0, WorkerEnd(9_000, says_end=True))
+BUSY = ReportedEnd(1.0, WorkerEnd(None, says_end=True))
+ENDLESS = ReportedEnd(1.0, WorkerEnd(9_000, says_end=False))
+
+
+def test_a_list_says_whether_a_topology_has_finished_from_less() -> None:
+    assert finished(AT_REST, AT_REST) is True
+    assert finished(AT_REST, BUSY) is False
+    assert finished(AT_REST, None) is False  # it has not reported
+    assert finished(AT_REST, executors=2) is False  # one has no slot
+    assert finished(AT_REST, ReportedEnd(40.0, AT_REST.end)) is False  # it may have been replaced
+    assert finished(AT_REST, ENDLESS) is None
+    assert finished(None, None) is None
+    assert finished() is None
+
+
 def test_executors_without_statistics_count_with_those_that_sum_them_up() -> None:
     """A worker of very many executors reports those of a component under the first."""
     totals = Totals()
@@ -74,7 +115,7 @@ def test_executors_without_statistics_count_with_those_that_sum_them_up() -> Non
 
 @pytest.mark.parametrize(
     ("exhausted", "rest_ms", "finished"),
-    [(1, 5_000, True), (1, None, False), (0, 5_000, False), (None, 5_000, None)],
+    [(1, 5_000, True), (1, None, False), (0, None, False), (None, 5_000, None)],
 )
 async def test_the_page_says_whether_a_topology_has_finished(
     tmp_path, exhausted, rest_ms, finished
@@ -85,12 +126,15 @@ async def test_the_page_says_whether_a_topology_has_finished(
         topology_id = await nimbus.submit()
         page = await nimbus.call("getTopologyPageInfo", topology_id, "600", False)
         assert page.finished is False  # no worker has reported
+        assert (await nimbus.call("getTopologySummary", topology_id)).finished is None
         assert page.id_to_spout_agg_stats["words"].specific_stats.spout.exhausted_tasks == 0
 
         executors = (await nimbus.state.assignment(topology_id))[0].slots()[SLOT]
         stats = dict.fromkeys(executors)
         stats[WORDS] = ExecutorStats(SpoutStats(), exhausted_tasks=exhausted)
-        beat = WorkerHeartbeat(topology_id, stats, 100, 60, rest_ms=rest_ms)
+        beat = WorkerHeartbeat(
+            topology_id, stats, 100, 60, rest_ms=rest_ms, says_end=exhausted is not None
+        )
         report = WorkerReport(
             topology_id, SLOT, tuple(executors), 100, (5, 1), codec.encode_heartbeat(beat)
         )
@@ -100,4 +144,13 @@ async def test_the_page_says_whether_a_topology_has_finished(
         assert page.finished is finished
         spout = page.id_to_spout_agg_stats["words"].specific_stats.spout
         assert spout.exhausted_tasks == exhausted
+
+        (summary,) = (await nimbus.call("getClusterInfo")).topologies
+        assert summary.finished is finished
+        shown = _Cluster(nimbus.nimbus)
+        await shown.read()
+        samples = {one.name: one.samples for one in shown.found}["squall_topology_finished"]
+        assert [(one.labels, one.value) for one in samples] == (
+            [] if finished is None else [({"topology": page.name}, finished)]
+        )
         await supervisor.close()

@@ -3,7 +3,7 @@
 import { follow } from "../api.js";
 import { h } from "../dom.js";
 import { ago, duration } from "../format.js";
-import { facts, healthPill, path, section, statusPill, table, topologyPath, viewPath } from "../parts.js";
+import { conditionPill, facts, path, section, statusPill, table, topologyPath, viewPath } from "../parts.js";
 
 export function cluster(page) {
   follow("/live/cluster", (state) => draw(page, state), (status, why) => onStatus(page, status, why), page.signal);
@@ -43,7 +43,7 @@ export function topologies(rows, empty = "No topology runs. Submit one with stor
     [
       { name: "Name", cell: (one) => h("a", { href: topologyPath(one.id) }, one.name) },
       { name: "Status", cell: (one) => statusPill(one.status) },
-      { name: "Health", cell: (one) => healthPill(one.health) },
+      { name: "Health", cell: conditionPill },
       { name: "Uptime", num: true, cell: (one) => duration(one.uptimeSeconds) },
       { name: "Workers", num: true, cell: (one) => one.workersTotal },
       { name: "Executors", num: true, cell: (one) => one.executorsTotal },
