@@ -295,6 +295,23 @@ async def test_a_change_is_seen_within_a_second(site: Site, browser: Browser) ->
     assert min(taken) < 1.0
 
 
+async def test_the_list_shows_what_has_finished_in_place_of_healthy(
+    site: Site, browser: Browser
+) -> None:
+    page = await browser.page()
+    await page.open(site.base)
+    for finished, health, shown in (
+        (True, "ok", "finished"),
+        (False, "ok", "healthy"),
+        (True, "no free slot", "no free slot"),
+    ):
+        site.nimbus.answers["getClusterInfo"] = lambda finished=finished, health=health: cluster(
+            summary(health=health, finished=finished)
+        )
+        await page.wait(f"document.querySelector('tbody').innerText.includes({json.dumps(shown)})")
+    assert page.reports == []
+
+
 async def test_lines_over_time_move_even_if_nothing_changes(site: Site, browser: Browser) -> None:
     page = await browser.page()
     await page.open(f"{site.base}/topology/{ID}")

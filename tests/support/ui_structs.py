@@ -31,7 +31,6 @@ def summary(**changes: Any) -> storm.TopologySummary:
             time_secs=1_700_000_100, host="node1", port=6700, reason="signal 9", last_line="x"
         ),
         "restarts": 1,
-        "finished": True,
     }
     return storm.TopologySummary(**{**fields, **changes})
 
