@@ -909,9 +909,7 @@ class Whole:
         return self.value
 
 
-def column_calls(
-    core, trees, execute, errors=None, fields=("x",), auto_ack=True, on_settled=None, changed=None
-):
+def column_calls(core, trees, execute, errors=None, auto_ack=True, on_settled=None, changed=None):
     emitter, edge = emitter_to(core)
     counts = TaskCounts()
     calls = core.ColumnCalls(
