@@ -306,6 +306,8 @@ cdef class ColumnCalls(CarefulCalls):
         cdef int32_t* places
         if type(origins) is FanOut:
             return self.places_of_counts(origins.counts, n, current)
+        if origins is None and n == current.rows and not some_settled:
+            return self.places_of_rows(n, current)
         if not PyList_CheckExact(origins) or PyList_GET_SIZE(origins) != n:
             origins = checked_origins(origins, n, current.rows)
             if origins is None:
@@ -331,6 +333,19 @@ cdef class ColumnCalls(CarefulCalls):
         if not current.batch.anchored:
             free(places)
             return NULL
+        return places
+
+    cdef int32_t* places_of_rows(self, Py_ssize_t n, Columns current) except? NULL:
+        """`places_of` where each row of the batch has one tuple."""
+        cdef Py_ssize_t row
+        cdef int32_t* places
+        if not current.batch.anchored:
+            return NULL
+        places = <int32_t*>malloc((n + 1) * sizeof(int32_t))
+        if places is NULL:
+            raise MemoryError
+        for row in range(n):
+            places[row] = <int32_t>row
         return places
 
     cdef int32_t* places_of_counts(
