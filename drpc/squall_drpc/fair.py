@@ -9,6 +9,7 @@ tuples of several requests); further tuples wait in the bolt's inbox as for any 
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections import OrderedDict, deque
 from collections.abc import Hashable, Mapping
 from typing import Any, Generic, TypeVar
@@ -51,7 +52,7 @@ class KeyedFairBolt(Bolt):
     def __init__(self, delegate: Bolt) -> None:
         if not isinstance(delegate, Bolt) or type(delegate).execute is Bolt.execute:
             raise InvalidTopologyError(f"{delegate!r} is not a Bolt that defines execute()")
-        if asyncio.iscoroutinefunction(type(delegate).execute) or delegate.blocking:
+        if inspect.iscoroutinefunction(type(delegate).execute) or delegate.blocking:
             raise InvalidTopologyError(
                 f"{type(delegate).__name__} is async or blocking: its tuples do not wait for each "
                 "other, so it does not need a KeyedFairBolt"
