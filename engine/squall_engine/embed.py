@@ -100,7 +100,9 @@ class EmbeddedEngine(Engine):
         after every turn, and every `look_secs` in between: it must be quick, and may raise to end
         the wait. Raises EngineEndedError when the engine ends meanwhile."""
         loop = self.loop
-        done: asyncio.Future[None] = loop.create_future()
+        # The error, if any, is its result. Code of mypyc passes on an exception that is thrown into
+        # an `await` in a way that Python deprecates since 3.12, which `-W error` makes the error.
+        done: asyncio.Future[Exception | None] = loop.create_future()
 
         def look() -> None:
             if done.done():
@@ -112,7 +114,7 @@ class EmbeddedEngine(Engine):
                     topology_id = self.worker_context.topology_id
                     raise EngineEndedError(f"the engine of {topology_id} has ended")
             except Exception as error:
-                done.set_exception(error)
+                done.set_result(error)
 
         timer: asyncio.TimerHandle
 
@@ -126,12 +128,14 @@ class EmbeddedEngine(Engine):
         self.after_turn = self._look
         look()
         try:
-            await done
+            failure = await done
         finally:
             timer.cancel()
             self._looks = tuple(one for one in self._looks if one is not look)
             if not self._looks:
                 self.after_turn = None
+        if failure is not None:
+            raise failure
 
     def _look(self) -> None:
         for look in self._looks:
