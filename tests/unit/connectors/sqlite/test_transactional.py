@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,14 @@ from squall_connectors.base.refused import REFUSED_MAX, RowRefusedError
 from squall_connectors.sqlite import TransactionalSqliteSink
 
 CREATE = "CREATE TABLE IF NOT EXISTS counts (word TEXT{key}, count INT CHECK (count > 0))"
+SINKS: list[TransactionalSqliteSink] = []  # of the test that runs
+
+
+@pytest.fixture(autouse=True)
+def _clean_up() -> Iterator[None]:
+    yield
+    while SINKS:
+        SINKS.pop().cleanup()
 
 
 def sink_of(path: Path, *, key: str = "", **options: Any) -> TransactionalSqliteSink:
@@ -27,6 +36,7 @@ def sink_of(path: Path, *, key: str = "", **options: Any) -> TransactionalSqlite
     )
     none: Any = None
     sink.prepare({}, none)
+    SINKS.append(sink)
     return sink
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ URL = "spark:jdbc?url={}&dbtable=now"
 
 def merged(rows: list[tuple[Any, ...]], others: list[str]) -> list[tuple[Any, ...]]:
     """What SQLite makes of a table with a and b."""
-    with sqlite3.connect(":memory:") as base:
+    with closing(sqlite3.connect(":memory:")) as base:
         base.execute("CREATE TABLE now (k TEXT PRIMARY KEY, n INTEGER, kept TEXT DEFAULT 'kept')")
         base.executemany("INSERT INTO now VALUES (?, ?, ?)", [("a", 1, "x"), ("b", 2, "y")])
         base.execute("CREATE TABLE staged (k TEXT, n INTEGER, squall_gone INTEGER)")
