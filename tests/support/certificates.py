@@ -28,6 +28,8 @@ class Certificates:
         new_key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2")
         _openssl(
             *("req", "-x509", *new_key, "-subj", "/CN=Test authority"),
+            # Since Python 3.13 an authority must say that it signs certificates.
+            *("-addext", "keyUsage=critical,keyCertSign,cRLSign"),
             *("-keyout", str(ca_key), "-out", str(made.ca)),
         )
         names = "subjectAltName=IP:127.0.0.1,DNS:localhost"
