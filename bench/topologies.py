@@ -127,7 +127,7 @@ class CountAsInTheReadme(Count):
 
 
 class AckedInBatches(CountingSpout):
-    """Is told of many acks in one call."""
+    """Receives many acks in one call."""
 
     def ack_batch(self, msg_ids: Sequence[Any]) -> None:
         self.done += len(msg_ids)

@@ -170,16 +170,25 @@ def test_faults_lose_and_double_nothing(tmp_path: Path) -> None:
         assert Counter((key, count) for key, count, _ in written) == expected
 
 
-def test_the_worker_that_cannot_write_is_named(tmp_path: Path) -> None:
-    """It is not the one that coordinates the checkpoints, which can, and does not know why."""
-    lines = "".join(f'{{"key":"k{number % 50}","number":{number}}}\n' for number in range(500))
-    (tmp_path / "0.jsonl").write_text(lines)
-    package = tmp_path / "package"
+ROWS = "".join(f'{{"key":"k{number % 50}","number":{number}}}\n' for number in range(500))
+
+
+@contextlib.contextmanager
+def ledger_with_rows(folder: Path) -> Iterator[DevCluster]:
+    """A cluster whose ledger has written `ROWS`, of 50 keys, and takes checkpoints."""
+    (folder / "0.jsonl").write_text(ROWS)
+    package = folder / "package"
     package.mkdir()
     (package / "ledger.py").write_text(TOPOLOGY)
-    with DevCluster.start(tmp_path / "cluster", supervisors=1, slots=3) as cluster:
-        cluster.storm("jar", package, "ledger.py", tmp_path)
-        wait_for_rows(tmp_path / "ledger.db", 500)
+    with DevCluster.start(folder / "cluster", supervisors=1, slots=3) as cluster:
+        cluster.storm("jar", package, "ledger.py", folder)
+        wait_for_rows(folder / "ledger.db", 500)
+        yield cluster
+
+
+def test_the_worker_that_cannot_write_is_named(tmp_path: Path) -> None:
+    """It is not the one that coordinates the checkpoints, which can, and does not know why."""
+    with ledger_with_rows(tmp_path) as cluster:
         (topology,) = cluster.call("getTopologySummaries")
 
         def report() -> Any:
@@ -206,7 +215,7 @@ def test_the_worker_that_cannot_write_is_named(tmp_path: Path) -> None:
                 while_nothing_writes.enter_context(stopped(pid))
             folder.rename(aside)
             folder.write_text("not a folder")
-        (tmp_path / "1.jsonl").write_text(lines)  # there is something to write
+        (tmp_path / "1.jsonl").write_text(ROWS)  # there is something to write
         failure = wait_for("the failure", lambda: report().failure, LIMIT_SECS, 0.2)
         assert failure.endswith(f"({other})")
         assert f"segments/count/{index:05}" in failure
@@ -221,14 +230,7 @@ def test_the_worker_that_cannot_write_is_named(tmp_path: Path) -> None:
 
 def test_a_task_whose_state_is_damaged_is_named_with_what_to_do(tmp_path: Path) -> None:
     """Its worker ends before its first heartbeat, again and again."""
-    lines = "".join(f'{{"key":"k{number % 50}","number":{number}}}\n' for number in range(500))
-    (tmp_path / "0.jsonl").write_text(lines)
-    package = tmp_path / "package"
-    package.mkdir()
-    (package / "ledger.py").write_text(TOPOLOGY)
-    with DevCluster.start(tmp_path / "cluster", supervisors=1, slots=3) as cluster:
-        cluster.storm("jar", package, "ledger.py", tmp_path)
-        wait_for_rows(tmp_path / "ledger.db", 500)
+    with ledger_with_rows(tmp_path) as cluster:
         folder = tmp_path / "checkpoints" / "ledger" / "segments" / "count" / "00000"
         with contextlib.ExitStack() as while_nothing_writes:
             pids = cluster.worker_pids(3, LIMIT_SECS)

@@ -116,18 +116,23 @@ def test_tuples_and_types_cross_unchanged_and_keep_several_anchors():
         assert [values for _, _, values in c.LOG["collected"]] == [(3,)]
 
 
-def test_a_value_that_cannot_be_sent_fails_only_its_tuple():
+def collector_apart(bolt, numbers):
+    """Two workers: a spout of so many numbers and the bolt in one, a collector in the other."""
     builder = TopologyBuilder()
-    builder.spout("numbers", c.Numbers(3))
-    builder.bolt("bolt", c.EmitsUnencodable()).shuffle("numbers")
+    builder.spout("numbers", c.Numbers(numbers))
+    builder.bolt("bolt", bolt).shuffle("numbers")
     builder.bolt("collect", c.Collect()).shuffle("bolt")
     place = {"numbers": 0, "bolt": 0, "collect": 1, "__acker": 0}
-    with EngineCluster(
+    return EngineCluster(
         builder.build(),
         2,
         {"topology.acker.executors": 1},
         place=lambda executor, component: place[component],
-    ) as cluster:
+    )
+
+
+def test_a_value_that_cannot_be_sent_fails_only_its_tuple():
+    with collector_apart(c.EmitsUnencodable(), 3) as cluster:
         cluster.run_until(lambda: len(c.LOG.get("acked", ())) == 2)
         assert c.LOG["failed"] == [1]
         ((component, _, error),) = cluster.errors
@@ -150,17 +155,7 @@ class EmitsChanged(Bolt):
 
 
 def test_a_tuple_whose_list_was_changed_before_it_left_fails_alone():
-    builder = TopologyBuilder()
-    builder.spout("numbers", c.Numbers(6))
-    builder.bolt("bolt", EmitsChanged()).shuffle("numbers")
-    builder.bolt("collect", c.Collect()).shuffle("bolt")
-    place = {"numbers": 0, "bolt": 0, "collect": 1, "__acker": 0}
-    with EngineCluster(
-        builder.build(),
-        2,
-        {"topology.acker.executors": 1},
-        place=lambda executor, component: place[component],
-    ) as cluster:
+    with collector_apart(EmitsChanged(), 6) as cluster:
         cluster.run_until(lambda: len(c.LOG.get("acked", ())) == 3)
         assert sorted(c.LOG["acked"]) == [0, 2, 4]
         assert sorted(c.LOG["failed"]) == [1, 3, 5]

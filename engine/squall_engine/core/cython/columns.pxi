@@ -356,7 +356,7 @@ cdef class ColumnCalls(CarefulCalls):
         cdef int32_t* places
         if not are_counts(counts, n, current.rows):
             counts = checked_counts(counts, n, current.rows)
-        # From here on it is a tuple of plain numbers, which nobody changes.
+        # From here on the counts are an immutable tuple of plain ints.
         if current.left < current.rows:
             for row in range(current.rows):
                 if PyLong_AsSsize_t(<object>PyTuple_GET_ITEM(counts, row)):

@@ -1034,7 +1034,7 @@ def test_a_changed_row_may_be_taken_care_of(core):
     def changed(tup, error):
         given.append((tup.values, str(error)))
         if tup.values == ["c"]:
-            raise SettledTupleError("nobody takes it")
+            raise SettledTupleError("already settled")
         return tup.values == ["b"]
 
     calls, _, counts = column_calls(
