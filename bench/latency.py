@@ -1,5 +1,6 @@
 """Complete latency at 1,000 messages a second: from the spout's emit to its ack, through
-spout -> split -> count with every word acked, in one worker and across two."""
+spout -> split -> count with every word acked, in one worker and across two, which sleep between two
+messages or do not."""
 
 from __future__ import annotations
 
@@ -22,14 +23,16 @@ ECHO_SECS = 3.0
 GOALS: Mapping[str, Mapping[str, tuple[float, float | None]]] = {
     "one_worker": {"p50": (100, None), "p99": (1_000, None)},
     "two_workers": {"p50": (60, 150), "p99": (200, 400)},
+    "two_workers_busy": {"p50": (60, 150), "p99": (200, 400)},
 }
+BUSY_POLL_MS = 10
 _VERDICTS = ("yes", "limit", "NO")  # from the best to the worst
 _SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 _CURVE = 200  # points of the distribution that are kept for the plot
 
 
 def cases() -> list[Case]:
-    def case(name: str, title: str, workers: int) -> Case:
+    def case(name: str, title: str, workers: int, **conf: Any) -> Case:
         return Case(
             name,
             "shapes.paced_word_count",
@@ -38,6 +41,7 @@ def cases() -> list[Case]:
             executed={"split": TOTAL, "count": TOTAL * WORDS_A_LINE},
             messages=TOTAL,
             workers=workers,
+            conf=conf,
             core=core.NAME,
             title=title,
         )
@@ -45,6 +49,12 @@ def cases() -> list[Case]:
     return [
         case("one_worker", "word count, acked, one worker", 1),
         case("two_workers", "word count, acked, two workers", 2),
+        case(
+            "two_workers_busy",
+            f"the same, topology.worker.busy.poll.ms: {BUSY_POLL_MS}",
+            2,
+            **{"topology.worker.busy.poll.ms": BUSY_POLL_MS},
+        ),
     ]
 
 

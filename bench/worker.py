@@ -146,6 +146,7 @@ async def run(options: Mapping[str, Any]) -> None:
     tasks = prepared.task_to_component
     placed = place(tasks, prepared.executors, workers, options["first_worker"])
     slots = [WorkerSlot(f"bench-{i}", 1) for i in range(workers)]
+    of_topology = TopologyOptions.read(stored)
     transport = None
     if workers > 1:
         encrypted = encrypts(stored)
@@ -155,7 +156,8 @@ async def run(options: Mapping[str, Any]) -> None:
             Incarnation(1, 1),
             backlog_bytes_max=32 * 1024 * 1024,
             key=bench_key(options["topology_id"]) if encrypted else None,
-            ring_bytes=WorkerSettings.ring_bytes(TopologyOptions.read(stored)),
+            ring_bytes=WorkerSettings.ring_bytes(of_topology),
+            busy_poll_secs=WorkerSettings.busy_poll_secs(of_topology),
         )
         say(transport.bind("127.0.0.1", 0))
         ports = await hear()
@@ -178,7 +180,7 @@ async def run(options: Mapping[str, Any]) -> None:
     callbacks = EngineCallbacks(
         on_reported=lambda component, task, error: errors.append(f"{component}: {error}")
     )
-    epochs = epochs_of(prepared, TopologyOptions.read(stored))
+    epochs = epochs_of(prepared, of_topology)
     if epochs is not None:
         settings = replace(settings, epochs=await epochs.open())
     engine = EmbeddedEngine(settings, callbacks, transport=transport)

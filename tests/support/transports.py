@@ -26,6 +26,7 @@ class TransportEnd:
         backlog: int = 1 << 28,
         key: CurveKey | None = None,
         ring_bytes: int = 0,
+        busy_poll_secs: float = 0.0,
     ) -> None:
         self.events: list[Event] = []
         self.strangers: list[WorkerSlot] = []
@@ -36,6 +37,7 @@ class TransportEnd:
             topology, slot, Incarnation(zxid, launch), backlog_bytes_max=backlog,
             on_event=self.events.append, on_stranger=self.strangers.append,
             on_dropped=self.dropped.extend, key=key, ring_bytes=ring_bytes,
+            busy_poll_secs=busy_poll_secs,
         )  # fmt: skip
         self.transport.set_wakeup(self.drain)
         self.port = 0

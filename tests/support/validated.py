@@ -17,7 +17,7 @@ from squall_worker.transport.zmq import ZmqTransport
 TRANSPORT = (
     "bind", "set_peers", "send", "drain", "grant", "set_wakeup",
     "_on_readable", "_on_push_ready", "_flush", "_on_timer",
-    "_on_ring_open", "_on_ring_room", "_on_ring_lost", "_on_ring_data", "_poll_rings",
+    "_on_ring_open", "_on_ring_room", "_on_ring_lost", "_on_ring_data", "_poll",
 )  # fmt: skip
 LINK = (
     "queue", "grant", "next_frame", "next_data", "sent", "sent_data", "receive", "receive_data",

@@ -285,6 +285,7 @@ class Worker:
             sockets=self._sockets(),
             key=key,
             ring_bytes=self.settings.ring_bytes(options) if self._rings else 0,
+            busy_poll_secs=self.settings.busy_poll_secs(options),
             links_opened=image_number() * LINKS_OF_IMAGE,
         )
         self._peers.attach(transport)

@@ -66,3 +66,8 @@ class WorkerSettings:
         if topology.storm_messaging_curve is True or not topology.storm_messaging_ring_bytes:
             return 0
         return max(_RING_BYTES_MIN, topology.storm_messaging_ring_bytes)
+
+    @staticmethod
+    def busy_poll_secs(topology: TopologyOptions) -> float:
+        """How long a worker does not sleep after it exchanged tuples with others."""
+        return topology.topology_worker_busy_poll_ms / 1000

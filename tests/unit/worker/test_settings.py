@@ -40,6 +40,12 @@ def test_rings_are_used_unless_encryption_was_asked_for(
     assert WorkerSettings.ring_bytes(TopologyOptions.read(conf)) == expected
 
 
+@pytest.mark.parametrize(("ms", "expected"), [(None, 0.0), (10, 0.01), (0.5, 0.0005)])
+def test_workers_poll_busily_only_if_asked_to(ms: float | None, expected: float) -> None:
+    conf = {} if ms is None else {"topology.worker.busy.poll.ms": ms}
+    assert WorkerSettings.busy_poll_secs(TopologyOptions.read(conf)) == expected
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "node-1"])
 def test_other_listeners_than_loopback_need_the_insecure_switch(host: str) -> None:
     with pytest.raises(ConfigError, match=r"storm\.security\.insecure"):

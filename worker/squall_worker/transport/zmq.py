@@ -20,12 +20,16 @@ takes one (`squall_worker.transport.ring`). The socket stays connected: when the
 go there again, and the link finds out what was lost. While rings have something they are read once
 in each iteration of the loop, and their writers wake no one; when they are empty they are put to
 sleep.
+
+With busy polling the loop does not sleep for a while after sections were exchanged: rings are read
+in each iteration, empty or not, and a socket's FD is seen at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -146,10 +150,12 @@ class ZmqTransport:
         sockets: Sockets | None = None,
         key: CurveKey | None = None,
         ring_bytes: int = 0,
+        busy_poll_secs: float = 0.0,
         links_opened: int = 0,
     ) -> None:
         """With a `key` everything on sockets is encrypted with it; raises SquallError if that is
         not possible. `ring_bytes`: the capacity of the rings to peers on this host; 0: none.
+        `busy_poll_secs`: how long the loop does not sleep after sections came or went.
         `links_opened`: by this incarnation, before."""
         if key is not None:
             require_curve()
@@ -170,8 +176,10 @@ class ZmqTransport:
 
             self._guard = Guard(key, self._context, self._refused)
         self._rings = self._make_rings(ring_bytes, key) if ring_bytes else None
-        self._rings_polled = False  # a callback that reads them is on its way
-        self._rings_held = False  # the inbox is full: `drain` goes on reading them
+        self._polled = False  # a callback that reads the rings is on its way
+        self._polling_held = False  # the inbox is full: `drain` goes on with it
+        self._busy_poll_secs = busy_poll_secs
+        self._busy_until = float("-inf")  # until then there is always such a callback
         self._pull: zmq.Socket[bytes] | None = None
         self._peers: dict[WorkerSlot, Peer] = {}
         self._zxid_max: int | None = None
@@ -311,6 +319,8 @@ class ZmqTransport:
         if not to.link.queue(sections, credited):
             self._report_dropped(sections[credited:])
         self._pump(to)
+        if self._busy_poll_secs:
+            self._stay_awake(self._clock.monotonic())
 
     def drain(self, limit_bytes: int) -> list[Arrival]:
         """See `Transport.drain`. The returned sections count as taken, and are acknowledged."""
@@ -333,10 +343,12 @@ class ZmqTransport:
                 if link.has_more:
                     self._flush_soon()
         self._inbox_bytes -= size
+        if self._busy_poll_secs:
+            self._stay_awake(now)
         if self._reading is Reading.HELD:
             self._read_soon()
-        if self._rings_held:
-            self._poll_rings_soon()
+        if self._polling_held:
+            self._poll_soon()
         if inbox and self._wakeup is not None:
             self._loop.call_soon(self._wakeup)
         return arrivals
@@ -659,25 +671,38 @@ class ZmqTransport:
         """A writer has woken us. It may do that while others are being read, when its own ring was
         empty for a moment: they are all read in the next round, and a second one beside it would
         find nothing, and put them to sleep. So there is always another round after this."""
-        if not self._rings_polled:
+        if not self._polled:
             self._read_rings()
-            self._poll_rings_soon()
+            self._poll_soon()
 
-    def _poll_rings_soon(self) -> None:
-        self._rings_held = self._inbox_bytes >= _INBOX_BYTES_MAX
-        if not (self._rings_polled or self._rings_held):
-            self._rings_polled = True
-            self._loop.call_soon(self._poll_rings)
+    def _poll_soon(self) -> None:
+        self._polling_held = self._inbox_bytes >= _INBOX_BYTES_MAX
+        if not (self._polled or self._polling_held):
+            self._polled = True
+            self._loop.call_soon(self._poll)
 
-    def _poll_rings(self) -> None:
-        """Read the rings, now and once in each iteration of the loop until they are empty."""
-        self._rings_polled = False
-        if self._state is State.CLOSED or self._rings is None:
+    def _poll(self) -> None:
+        """Read the rings, now and once in each iteration of the loop until they are empty, and with
+        busy polling for a while after that."""
+        self._polled = False
+        if self._state is State.CLOSED:
             return
-        read = self._read_rings()
+        rings = self._rings
+        read = rings is not None and self._read_rings()
         full = self._inbox_bytes >= _INBOX_BYTES_MAX
-        if read or full or not self._rings.sleep():
-            self._poll_rings_soon()
+        if read or full:
+            self._poll_soon()
+        elif self._busy_poll_secs and self._clock.monotonic() < self._busy_until:
+            # With more such workers than cores, the one that has something waits milliseconds
+            # for its turn otherwise.
+            os.sched_yield()
+            self._poll_soon()
+        elif rings is not None and not rings.sleep():
+            self._poll_soon()
+
+    def _stay_awake(self, now: float) -> None:
+        self._busy_until = now + self._busy_poll_secs
+        self._poll_soon()
 
     def _read_rings(self) -> bool:
         """Take what has come, and call the engine; returns whether anything had."""
@@ -746,7 +771,7 @@ class ZmqTransport:
             self._pump(peer)
             self._renew_if_dead(peer, now)
         if self._rings is not None:
-            self._poll_rings_soon()  # whatever a peer did to the flags
+            self._poll_soon()  # whatever a peer did to the flags
         self._reschedule()
 
     def _reschedule(self) -> None:

@@ -472,6 +472,7 @@ class TopologyOptions(Options, frozen=True, kw_only=True):
     topology_bolts_window_tuples_in_memory_max: int | None = None
     topology_worker_stall_timeout_secs: float | None = 300.0  # seconds
     topology_worker_buffer_bytes: int = 33554432  # bytes
+    topology_worker_busy_poll_ms: float = 0.0  # milliseconds
     topology_bolt_async_concurrency: int = 100
     topology_bolt_die_on_error: bool = False
     topology_fail_on_worker_loss: bool = True

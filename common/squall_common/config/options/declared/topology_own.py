@@ -41,6 +41,19 @@ OPTIONS = (
         storm=OURS,
     ),
     Option(
+        "topology.worker.busy.poll.ms",
+        number(0, 60_000),
+        0,
+        "How long a worker goes on asking for tuples of other workers, without sleeping, after it "
+        "has received or sent some, in milliseconds. 0: it sleeps at once, and a tuple that comes "
+        "then has to wake it. Longer than the pause between tuples: the latency between workers "
+        "falls, and each worker takes a whole core while tuples come.",
+        scope=TOPOLOGY,
+        readers=WORKER,
+        unit="milliseconds",
+        storm=OURS,
+    ),
+    Option(
         "topology.bolt.async.concurrency",
         whole(1, 1000000),
         100,

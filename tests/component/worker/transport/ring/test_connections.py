@@ -238,7 +238,7 @@ async def test_strangers_are_offered_nothing_and_refused() -> None:
 
 async def test_an_idle_ring_costs_nothing_and_is_woken_at_once(pair: Pair) -> None:
     a, b = pair
-    await wait_until(lambda: a.transport.is_idle and not a.transport._rings_polled)
+    await wait_until(lambda: a.transport.is_idle and not a.transport._polled)
     before = time.process_time()
     await asyncio.sleep(1.0)
     assert time.process_time() - before < 0.1, "two workers and this test"
@@ -255,7 +255,7 @@ async def test_an_idle_ring_costs_nothing_and_is_woken_at_once(pair: Pair) -> No
 
 async def test_a_byte_that_comes_while_rings_are_read_starts_no_second_round(pair: Pair) -> None:
     a, b = pair
-    await wait_until(lambda: a.transport.is_idle and not b.transport._rings_polled)
+    await wait_until(lambda: a.transport.is_idle and not b.transport._polled)
     rings = b.transport._rings
     assert rings is not None
     (ring,) = rings._incoming
@@ -273,11 +273,11 @@ async def test_a_byte_that_comes_while_rings_are_read_starts_no_second_round(pai
             return getattr(reader, name)
 
     ring.reader = cast(Any, Counted())
-    b.transport._poll_rings_soon()
+    b.transport._poll_soon()
     for _ in range(5):
         rings._on_data()
     assert rounds == 0, "it is on its way"
-    while b.transport._rings_polled:  # noqa: ASYNC110 (before a timer has them read again)
+    while b.transport._polled:  # noqa: ASYNC110 (before a timer has them read again)
         await asyncio.sleep(0)
     assert rounds == 1
 
@@ -288,7 +288,7 @@ async def test_a_frame_that_comes_before_a_late_byte_is_taken_is_not_overlooked(
 ) -> None:
     """Its own byte is taken together with the late one."""
     a, b = pair
-    await wait_until(lambda: a.transport.is_idle and not b.transport._rings_polled)
+    await wait_until(lambda: a.transport.is_idle and not b.transport._polled)
     taken = connections._receive
     late: list[bytes | None] = []
 
@@ -299,8 +299,8 @@ async def test_a_frame_that_comes_before_a_late_byte_is_taken_is_not_overlooked(
         return late[-1]
 
     a.transport.send(B, [b"first"])
-    b.transport._poll_rings()
-    b.transport._poll_rings()
+    b.transport._poll()
+    b.transport._poll()
     assert b.received == [b"first"], "and its byte is still there"
     monkeypatch.setattr(connections, "_receive", receive)
     for _ in range(20):
