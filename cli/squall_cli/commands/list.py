@@ -86,12 +86,14 @@ def _ago(time_secs: int | None, now: float) -> str:
 
 
 def _row(topology: storm.TopologySummary, findings: Findings) -> tuple[object, ...]:
+    from squall_cli.observe.screen import condition
+
     activity = findings.activity
     latency = None if activity is None else activity.complete_ms
     return (
         topology.name,
         topology.status,
-        "finished" if findings.finished and topology.health == "ok" else topology.health or "",
+        condition(topology.health, findings.finished),
         "" if activity is None else f"{activity.emitted_per_sec:g}",
         "" if activity is None else f"{activity.acked_per_sec:g}",
         "" if latency is None else f"{latency:.0f} ms",

@@ -48,7 +48,10 @@ def command(
 
     The live view shows the rates of the last seconds, --once and --json those of the last ten
     minutes; LATENCY and CAPACITY are always those of ten minutes. CAPACITY is the share of its time
-    that the busiest executor of a bolt spends in execute. q or Ctrl-C ends the view.
+    that the busiest executor of a bolt spends in execute. STATUS and HEALTH are those of
+    `storm list`. q or Ctrl-C ends the view.
+
+    In a narrow terminal the figures that matter least are left out.
     """
     from squall_cli.observe.facts import read_cluster
 
@@ -231,6 +234,7 @@ def _as_json(cluster: Cluster) -> dict[str, Any]:
         topologies.append(
             {
                 **summary_as_json(summary),
+                "finished": summary.finished if one is None else one.finished,
                 "secs": None if one is None else secs,
                 "findings": []
                 if one is None

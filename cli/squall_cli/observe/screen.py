@@ -6,12 +6,13 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from squall_cli.observe.fitting import FittingTable
 from squall_cli.output import duration, printable
 from squall_common.telemetry.findings import FULL, NEARLY_FULL, Severity
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
+    from rich.text import Text
 
     from squall_cli.observe.facts import Cluster, Component, Topology
     from squall_common.telemetry.findings import Finding
@@ -119,32 +120,40 @@ def window_rates(topology: Topology) -> Rates:
     }
 
 
-def _table(*columns: str) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        number = column.endswith("/S") or column in _NUMBERS
-        table.add_column(column, justify="right" if number else "left", no_wrap=True)
-    return table
-
-
 _NUMBERS = frozenset(
-    ("LATENCY", "P99", "CAPACITY", "QUEUE", "WORKERS", "EXECUTORS", "UPTIME", "RESTARTS")
-)
+    ("EMITTED/S", "ACKED/S", "HANDLED/S", "FAILED/S", "LATENCY", "P99", "CAPACITY", "QUEUE",
+     "WORKERS", "EXECUTORS", "UPTIME", "RESTARTS")
+)  # fmt: skip
 
 
-def _topologies(cluster: Cluster, selected: str | None, rates: Mapping[str, Rates]) -> Table:
+def condition(health: str | None, finished: bool | None) -> str:
+    """The word for the health of a topology: what has finished is well, too."""
+    return "finished" if finished and health == "ok" else health or ""
+
+
+_STATUS_STYLES = {"INACTIVE": "yellow", "REBALANCING": "yellow", "KILLED": "bold red"}
+_WELL = ("ok", "finished", "starting", "")
+
+
+def _topologies(
+    cluster: Cluster, selected: str | None, rates: Mapping[str, Rates]
+) -> RenderableType:
     from rich.text import Text
 
-    table = _table(
-        "", "TOPOLOGY", "STATUS", "HEALTH", "EMITTED/S", "ACKED/S", "FAILED/S", "LATENCY",
-        "CAPACITY", "WORKERS", "EXECUTORS", "RESTARTS", "UPTIME",
+    table = FittingTable(
+        ("", "TOPOLOGY", "STATUS", "HEALTH", "EMITTED/S", "ACKED/S", "FAILED/S", "LATENCY",
+         "CAPACITY", "WORKERS", "EXECUTORS", "RESTARTS", "UPTIME"),
+        _NUMBERS,
+        name="TOPOLOGY",
+        leaving=("EXECUTORS", "WORKERS", "UPTIME", "RESTARTS", "ACKED/S", "LATENCY", "EMITTED/S",
+                 "CAPACITY", "FAILED/S"),
     )  # fmt: skip
     for summary in cluster.summaries:
         topology = cluster.topologies.get(summary.id or "")
-        figures: list[RenderableType] = ["", "", "", "", ""]
+        figures: list[str | Text] = ["", "", "", "", ""]
+        finished = summary.finished
         if topology is not None:
+            finished = topology.finished
             of = rates[topology.summary.id or ""]
             spouts = [one.name for one in topology.components if one.is_spout]
             busiest = max((one.capacity or 0.0 for one in topology.components), default=0.0)
@@ -156,41 +165,50 @@ def _topologies(cluster: Cluster, selected: str | None, rates: Mapping[str, Rate
                 latency_words(latency),
                 _capacity(busiest),
             ]
-        health = summary.health or ""
-        table.add_row(
-            ">" if summary.id == selected else "",
-            printable(str(summary.name)),
-            summary.status,
-            Text(health, style="" if health in ("ok", "starting", "") else "bold red"),
-            *figures,
-            str(summary.num_workers),
-            str(summary.num_executors),
-            str(summary.restarts or 0),
-            duration(summary.uptime_secs or 0),
+        status, health = summary.status or "", condition(summary.health, finished)
+        table.rows.append(
+            (
+                ">" if summary.id == selected else "",
+                printable(str(summary.name)),
+                Text(status, style=_STATUS_STYLES.get(status, "")),
+                Text(health, style="" if health in _WELL else "bold red"),
+                *figures,
+                str(summary.num_workers),
+                str(summary.num_executors),
+                str(summary.restarts or 0),
+                duration(summary.uptime_secs or 0),
+            )
         )
     return table
 
 
-def _components(topology: Topology, rates: Rates) -> Table:
-    table = _table(
-        "COMPONENT", "KIND", "EXECUTORS", "EMITTED/S", "HANDLED/S", "FAILED/S", "LATENCY",
-        "P99", "CAPACITY", "QUEUE", "BLOCKED", "LAST ERROR",
+def _components(topology: Topology, rates: Rates) -> RenderableType:
+    table = FittingTable(
+        ("COMPONENT", "KIND", "EXECUTORS", "EMITTED/S", "HANDLED/S", "FAILED/S", "LATENCY",
+         "P99", "CAPACITY", "QUEUE", "BLOCKED", "LAST ERROR"),
+        _NUMBERS,
+        name="COMPONENT",
+        texts=("BLOCKED", "LAST ERROR"),
+        leaving=("KIND", "EXECUTORS", "P99", "EMITTED/S", "LATENCY", "LAST ERROR", "QUEUE",
+                 "BLOCKED", "FAILED/S"),
     )  # fmt: skip
     for one in topology.components:
         emitted, handled, failed = rates.get(one.name, (0.0, 0.0, 0.0))
-        table.add_row(
-            printable(one.name),
-            "spout" if one.is_spout else "bolt",
-            str(one.executors),
-            _rate(emitted),
-            _rate(handled),
-            _rate(failed),
-            latency_words(one.latency_ms),
-            latency_words(one.p99_ms),
-            "" if one.capacity is None else _capacity(one.capacity),
-            "" if one.queue_tuples is None else str(one.queue_tuples),
-            blocked_words(one),
-            _error(one),
+        table.rows.append(
+            (
+                printable(one.name),
+                "spout" if one.is_spout else "bolt",
+                str(one.executors),
+                _rate(emitted),
+                _rate(handled),
+                _rate(failed),
+                latency_words(one.latency_ms),
+                latency_words(one.p99_ms),
+                "" if one.capacity is None else _capacity(one.capacity),
+                "" if one.queue_tuples is None else str(one.queue_tuples),
+                blocked_words(one),
+                _error(one),
+            )
         )
     return table
 
@@ -199,7 +217,7 @@ def _rate(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
 
 
-def _capacity(value: float) -> RenderableType:
+def _capacity(value: float) -> Text:
     from rich.text import Text
 
     style = "bold red" if value >= FULL else "yellow" if value >= NEARLY_FULL else ""
