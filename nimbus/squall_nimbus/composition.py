@@ -301,6 +301,7 @@ def build_nimbus(
             leader_elector,
             beats=worker_beats.of,
             ends=worker_beats.ends,
+            finished_by_leader=worker_beats.finished_by_leader,
             copies=replication.holders,
             clock=clock,
         ),

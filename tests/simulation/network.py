@@ -468,3 +468,9 @@ class SimPeers:
         except (NimbusError, ThriftApplicationError, storm.NotAliveException) as error:
             raise PeerError(str(error)) from error
         return undecoded_beats(answer)
+
+    async def finished(self, host: str, port: int) -> dict[str, bool]:
+        try:
+            return dict(await self._network.call((host, port), "getFinishedTopologies"))
+        except (NimbusError, ThriftApplicationError) as error:
+            raise PeerError(str(error)) from error

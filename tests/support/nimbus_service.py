@@ -130,6 +130,15 @@ class LocalPeers:
         except (storm.NotAliveException, ThriftApplicationError) as error:
             raise PeerError(str(error)) from error
 
+    async def finished(self, host: str, port: int) -> dict[str, bool]:
+        other = self.running.get(port)
+        if other is None or port in self.cut:
+            raise PeerError(f"{host}:{port} cannot be reached")
+        try:
+            return dict(await other.call("getFinishedTopologies"))
+        except ThriftApplicationError as error:
+            raise PeerError(str(error)) from error
+
 
 class LocalNimbus:
     """One Nimbus on `folder`; several may share an ensemble."""

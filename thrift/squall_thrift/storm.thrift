@@ -180,8 +180,8 @@ struct TopologySummary {
     10002: optional WorkerExit last_exit;
     /* Squall's own: how many workers ended without being asked to, within the last day. */
     10003: optional i32 restarts;
-    /* Squall's own: as in TopologyPageInfo. Unset also if this Nimbus does not lead, and while no
-       worker has reported. */
+    /* Squall's own: as in TopologyPageInfo. Unset also while no worker has reported, and if this
+       Nimbus does not lead and does not reach the one that does. */
     10004: optional bool finished;
 }
 
@@ -462,7 +462,8 @@ struct TopologyPageInfo {
     /* Squall's own: of a topology with checkpoints, as its worker reported it last. */
     10001: optional CheckpointReport checkpoints;
     /* Whether all spouts say that their sources have ended, nothing is in flight, and, with
-       checkpoints, sinks have written their rows. Unset: a spout does not say whether it ends. */
+       checkpoints, sinks have written their rows. Unset: a spout does not say whether it ends, or
+       this Nimbus does not lead and does not reach the one that does. */
     10002: optional bool finished;
 }
 
@@ -1197,6 +1198,10 @@ service Nimbus {
     // them of one that has reported none in the last seconds.
     list<SupervisorWorkerHeartbeat> getWorkerSums(1: string topologyId)
         throws (1: NotAliveException e1, 2: AuthorizationException e2);
+    // Squall's own: `finished` of the topologies of which it is known, by id. The leader alone
+    // answers: workers report to it, and the other Nimbus nodes ask it.
+    map<string, bool> getFinishedTopologies()
+        throws (1: AuthorizationException e1);
     // Squall's own: somebody looks at a topology. For the next few seconds its workers report more
     // often than they do otherwise.
     void watchTopology(1: string topologyId)

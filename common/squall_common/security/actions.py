@@ -123,6 +123,8 @@ def _table() -> dict[str, Action]:
     add(("readState",), Kind.TOPOLOGY, _WRITERS, True)
     add(("readLogs",), Kind.TOPOLOGY, _WRITERS | {Grant.LOG_READER}, False)
     add(("getWorkerHeartbeats",), Kind.TOPOLOGY, _READERS | {Grant.NIMBUS}, False)
+    # By one Nimbus of another: it leaves out none by what its own caller may see.
+    add(("getFinishedTopologies",), Kind.CLUSTER, frozenset({Grant.NIMBUS}), False)
     add(_BLOB_READS, Kind.BLOB, _BLOB_READERS, False)
     add(_BLOB_CHANGES, Kind.BLOB, frozenset({Grant.ACCESS_LIST}), True)
     add(("createStateInZookeeper",), Kind.BLOB, frozenset({Grant.ACCESS_LIST}), False)

@@ -49,6 +49,10 @@ class ThriftPeers:
         async with _client(host, port, self._credentials) as client:
             return undecoded_beats(await client.call("getWorkerHeartbeats", topology_id))
 
+    async def finished(self, host: str, port: int) -> dict[str, bool]:
+        async with _client(host, port, self._credentials) as client:
+            return dict(await client.call("getFinishedTopologies"))
+
 
 def undecoded_beats(
     answer: Iterable[storm.SupervisorWorkerHeartbeat],

@@ -81,6 +81,10 @@ class Peers(Protocol):
         PeerError."""
         ...
 
+    async def finished(self, host: str, port: int) -> dict[str, bool]:
+        """Return which topologies the leader says to have finished or not. Raises PeerError."""
+        ...
+
 
 class Replication:
     """Replication as one Nimbus does it. `address` is its host and port; `fence()` returns the

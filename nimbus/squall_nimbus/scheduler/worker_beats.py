@@ -6,6 +6,7 @@ ZooKeeper. Another Nimbus asks the leader.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 
 from squall_common.cluster.state import ClusterState, UndecodedBeat
@@ -18,6 +19,8 @@ from squall_nimbus.leader import LeaderElector
 from squall_nimbus.scheduler.heartbeats import Heartbeats, ReportedEnd
 
 log = get_logger(__name__)
+
+_FINISHED_SECS = 3.0  # a list does not wait longer for a leader that hangs
 
 
 class WorkerBeats:
@@ -55,12 +58,27 @@ class WorkerBeats:
             return {}
         return await self._reported.ends(topology_ids, self._clock)
 
+    async def finished_by_leader(self) -> dict[str, bool]:
+        """Which topologies have finished, as the Nimbus that leads says: workers report to it alone
+        how long they have been at rest. Empty if it cannot be reached, or is this one."""
+        try:
+            async with asyncio.timeout(_FINISHED_SECS):
+                leader = await self._other_leader()
+                return {} if leader is None else await self._peers.finished(*leader)
+        except (StoreError, PeerError, TimeoutError) as error:
+            log.info("finished_topologies_not_known", error=error)
+            return {}
+
     async def _of_leader(self, topology_id: str) -> dict[WorkerSlot, UndecodedBeat]:
         try:
-            leader = await self._leader_elector.leader()
-            if leader is None or f"{leader[0]}:{leader[1]}" == self._leader_elector.participant:
-                return {}
-            return await self._peers.heartbeats(*leader, topology_id)
+            leader = await self._other_leader()
+            return {} if leader is None else await self._peers.heartbeats(*leader, topology_id)
         except (StoreError, PeerError) as error:
             log.info("heartbeats_of_leader_not_known", topology_id=topology_id, error=error)
             return {}
+
+    async def _other_leader(self) -> tuple[str, int] | None:
+        leader = await self._leader_elector.leader()
+        if leader is None or f"{leader[0]}:{leader[1]}" == self._leader_elector.participant:
+            return None
+        return leader

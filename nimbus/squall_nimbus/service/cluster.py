@@ -84,6 +84,12 @@ class ClusterCalls(Calls):
                     )
         return storm.SupervisorPageInfo(supervisor_summaries=summaries, worker_summaries=workers)
 
+    @operation("getFinishedTopologies")
+    async def getFinishedTopologies(self, call: Call) -> dict[str, bool]:
+        if not self.nimbus.leader_elector.leading:  # who asks is no leader either: ask no further
+            raise refused("this Nimbus is not the leader")
+        return await self.nimbus.reader.finished_topologies()
+
     @operation("getOwnerResourceSummaries")
     async def getOwnerResourceSummaries(
         self, call: Call, owner: str | None

@@ -87,7 +87,7 @@ class TopologyCalls(Calls):
         self, call: Call, id: str | None, window: str | None, is_include_sys: bool | None
     ) -> storm.TopologyPageInfo:
         view, stored = await self._page(id)
-        return await off_loop_if(
+        page = await off_loop_if(
             view.is_large,
             pages.topology_page,
             view,
@@ -95,6 +95,8 @@ class TopologyCalls(Calls):
             stats.known_window(window),
             bool(is_include_sys),
         )
+        page.finished = await self.nimbus.reader.finished(view.id, page.finished)
+        return page
 
     @operation("getComponentPageInfo", by_id="topology_id")
     async def getComponentPageInfo(

@@ -47,12 +47,15 @@ class ClusterReader:
         *,
         beats: Callable[[str], Awaitable[Mapping[WorkerSlot, UndecodedBeat]]],
         ends: Ends,
+        finished_by_leader: Callable[[], Awaitable[Mapping[str, bool]]],
         copies: Callable[[str], Awaitable[int]],
         clock: Clock,
     ) -> None:
         """`beats` returns the last heartbeats of a topology's workers, `ends` what they say about
-        the end of their sources, of many topologies, `copies` how many Nimbus nodes have a blob."""
+        the end of their sources, of many topologies, `finished_by_leader` what another Nimbus that
+        leads makes of that, `copies` how many Nimbus nodes have a blob."""
         self.ends = ends
+        self._finished_by_leader = finished_by_leader
         self._state = state
         self._topology_store = topology_store
         self._leader_elector = leader_elector
@@ -102,19 +105,49 @@ class ClusterReader:
             self._view(i, base, assignments.get(i), count)
             for (i, base), count in zip(bases.items(), copies, strict=True)
         ]
-        ends = await self.ends(bases)
+        finished = await self._finished(bases, assignments)
 
         def summaries() -> list[storm.TopologySummary]:
             return [
-                views.topology_summary(
-                    view,
-                    slots,
-                    rest.has_finished_as_reported(view.base, view.placed, ends.get(view.id, {})),
-                )
-                for view in views_of_all
+                views.topology_summary(view, slots, finished.get(view.id)) for view in views_of_all
             ]
 
         return await off_loop_if(views.are_large(assignments.values()), summaries)
+
+    async def finished_topologies(self) -> dict[str, bool]:
+        """Whether topologies have finished, of those of which it is known, by id; as reported to
+        this Nimbus, which leads."""
+        bases = (await read_topologies(self._state)).bases
+        return await self._finished_as_reported(bases, await self.assignments())
+
+    async def finished(self, topology_id: str, as_reported: bool | None) -> bool | None:
+        """What a page says of one topology, from `as_reported`, which is what follows from the
+        reports that this Nimbus has."""
+        if self._leader_elector.leading:
+            return as_reported
+        return (await self._finished_by_leader()).get(topology_id)
+
+    async def _finished(
+        self, bases: Mapping[str, StormBase], assignments: Mapping[str, Assignment]
+    ) -> Mapping[str, bool]:
+        if self._leader_elector.leading:
+            return await self._finished_as_reported(bases, assignments)
+        return await self._finished_by_leader()
+
+    async def _finished_as_reported(
+        self, bases: Mapping[str, StormBase], assignments: Mapping[str, Assignment]
+    ) -> dict[str, bool]:
+        ends = await self.ends(bases)
+        none = Assignment("")
+
+        def finished() -> dict[str, bool]:
+            found = {
+                i: rest.has_finished_as_reported(base, assignments.get(i) or none, ends.get(i, {}))
+                for i, base in bases.items()
+            }
+            return {i: one for i, one in found.items() if one is not None}
+
+        return await off_loop_if(views.are_large(assignments.values()), finished)
 
     def _view(
         self,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.support.nimbus_service import LocalNimbus
+from tests.support.nimbus_service import LocalNimbus, LocalPeers, eventually
 
 from squall_common.cluster import codec
+from squall_common.cluster.stores.memory import MemoryEnsemble
 from squall_common.cluster.values import (
     Assignment,
     ExecutorStats,
@@ -23,6 +24,7 @@ from squall_nimbus.metrics_page import _Cluster
 from squall_nimbus.scheduler.heartbeats import ReportedEnd
 from squall_nimbus.views.rest import Rest, has_ended, has_finished_as_reported, were_at_rest
 from squall_nimbus.views.stats import Totals
+from squall_thrift.protocol.messages import ThriftApplicationError
 
 SLOT = WorkerSlot("sup-a", 6700)
 WORDS = Executor(4, 4)
@@ -153,4 +155,51 @@ async def test_the_page_says_whether_a_topology_has_finished(
         assert [(one.labels, one.value) for one in samples] == (
             [] if finished is None else [({"topology": page.name}, finished)]
         )
+        await supervisor.close()
+
+
+async def test_a_nimbus_that_does_not_lead_says_what_the_leader_says(tmp_path) -> None:
+    """In lists and on pages; nothing while the leader cannot be reached, rather than that a
+    topology has not finished."""
+    ensemble, peers = MemoryEnsemble(), LocalPeers()
+    conf = {"nimbus.monitor.freq.secs": 3600}
+    async with LocalNimbus(tmp_path / "a", ensemble=ensemble, peers=peers, conf=conf) as leader:
+        await leader.leads()
+        supervisor = await leader.supervisor("sup-a", host="host-a")
+        async with LocalNimbus(
+            tmp_path / "b", ensemble=ensemble, peers=peers, port=6628, conf=conf
+        ) as other:
+            topology_id = await leader.submit()
+
+            async def has_code() -> bool:
+                try:
+                    return bool(await other.call("getTopologyPageInfo", topology_id, "600", False))
+                except ThriftApplicationError:
+                    return False
+
+            await eventually(has_code, "the other Nimbus has the topology")
+
+            async def said() -> list[bool | None]:
+                (listed,) = await other.call("getTopologySummaries")
+                (of_cluster,) = (await other.call("getClusterInfo")).topologies
+                one = await other.call("getTopologySummary", topology_id)
+                page = await other.call("getTopologyPageInfo", topology_id, "600", False)
+                return [listed.finished, of_cluster.finished, one.finished, page.finished]
+
+            assert await said() == [None] * 4  # no worker has reported
+            executors = (await leader.state.assignment(topology_id))[0].slots()[SLOT]
+            stats = dict.fromkeys(executors)
+            stats[WORDS] = ExecutorStats(SpoutStats(), exhausted_tasks=1)
+            for rest_ms, finished in ((None, False), (5_000, True)):
+                beat = WorkerHeartbeat(topology_id, stats, 100, 60, rest_ms=rest_ms, says_end=True)
+                report = WorkerReport(
+                    topology_id, SLOT, tuple(executors), 100, (5, 1), codec.encode_heartbeat(beat)
+                )
+                now = leader.nimbus.clock.monotonic()
+                assert leader.nimbus.heartbeats.take(report, now)
+                assert await said() == [finished] * 4
+            with pytest.raises(ThriftApplicationError, match="is not the leader"):
+                await other.call("getFinishedTopologies")
+            peers.cut.add(6627)
+            assert await said() == [None] * 4
         await supervisor.close()
