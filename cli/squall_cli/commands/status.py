@@ -218,6 +218,7 @@ def _print_plans(topology: Topology) -> None:
 
 
 def _print_workers(topology: Topology) -> None:
+    from squall_cli.observe.findings import cpu_note_of
     from squall_cli.observe.screen import latency_words
 
     click.echo()
@@ -237,6 +238,8 @@ def _print_workers(topology: Topology) -> None:
             for one in topology.workers
         ),
     )
+    if note := cpu_note_of(topology):
+        click.echo(note)
 
 
 def _last_error(component: Component, now: float) -> str:

@@ -120,6 +120,7 @@ class Topology:
     plans: Mapping[str, Plan] = field(default_factory=dict)  # by component; read by `read_topology`
     # Whether all input is read, and nothing is in flight; None: a spout does not say.
     finished: bool | None = None
+    busy_poll_ms: float = 0.0  # topology.worker.busy.poll.ms
 
 
 def topology_of(summary: storm.TopologySummary, page: storm.TopologyPageInfo) -> Topology:
@@ -140,6 +141,7 @@ def topology_of(summary: storm.TopologySummary, page: storm.TopologyPageInfo) ->
         options.topology_max_spout_pending,
         page.checkpoints,
         finished=page.finished,
+        busy_poll_ms=options.topology_worker_busy_poll_ms,
     )
 
 

@@ -13,6 +13,7 @@ from squall_common.telemetry.findings import (
     Facts,
     Finding,
     HeldWorker,
+    cpu_note,
     findings,
 )
 
@@ -24,6 +25,13 @@ if TYPE_CHECKING:
 def findings_of(topology: Topology, now_secs: float) -> list[Finding]:
     """The findings about a topology, the worst first."""
     return findings(facts_of(topology, now_secs))
+
+
+def cpu_note_of(topology: Topology) -> str:
+    """Why the CPU of its workers says little; empty if none of them has reported any."""
+    if all(one.cpu_cores is None for one in topology.workers):
+        return ""
+    return cpu_note(facts_of(topology, 0.0))
 
 
 def facts_of(topology: Topology, now_secs: float) -> Facts:
@@ -53,6 +61,7 @@ def facts_of(topology: Topology, now_secs: float) -> Facts:
         ],
         checkpoints=None if topology.checkpoints is None else _checkpoints(topology.checkpoints),
         finished=topology.finished,
+        busy_poll_ms=topology.busy_poll_ms,
     )
 
 

@@ -170,6 +170,7 @@ class Facts:
     checkpoints: CheckpointFacts | None = None  # None: it takes none, or has not reported
     # Whether all sources have ended, and nothing is in flight; None: a spout does not say.
     finished: bool | None = None
+    busy_poll_ms: float = 0.0  # topology.worker.busy.poll.ms
 
     @property
     def runs(self) -> bool:
@@ -420,7 +421,7 @@ def _up_to(names: Sequence[str]) -> str:
 
 def _failing(facts: Facts) -> Iterator[Finding]:
     """Messages that fail, and messages that are about to."""
-    limit = f"time out after {facts.timeout_secs:g} s"
+    limit = f"time out after {facts.timeout_secs:g} s (topology.message.timeout.secs)"
     failing = [bolt.name for bolt in facts.components if not bolt.is_spout and bolt.failed]
     for one in facts.components:
         ended = one.acked + one.failed
@@ -457,12 +458,25 @@ def _restarts(facts: Facts) -> Iterator[Finding]:
     if last is None or facts.health in ("crash loop", "launch failed"):
         return
     number = max(1, facts.restarts)
+    recent = last.age_secs <= _RECENT_SECS
+    text = (
+        f"{_count(number, 'worker')} ended unexpectedly within a day, the last one "
+        f"{ago(last.age_secs)} on {last.worker}: {last.reason}. "
+    )
+    if last.last_line:
+        text += f"Its last line: {last.last_line.rstrip('.')}. "
+    if recent and facts.checkpoints is not None:
+        text += "All tasks went back to the last checkpoint. "
+    elif recent:
+        text += (
+            f"Messages in flight there fail after {facts.timeout_secs:g} s "
+            "(topology.message.timeout.secs). "
+        )
     yield Finding(
         "restart",
-        Severity.SLOW if last.age_secs <= _RECENT_SECS else Severity.NOTE,
+        Severity.SLOW if recent else Severity.NOTE,
         "A worker was restarted" if number == 1 else "Workers were restarted",
-        f"{_count(number, 'worker')} ended unexpectedly within a day, the last one "
-        f"{ago(last.age_secs)} on {last.worker}: {last.reason}.",
+        f"{text}{facts.storm('get-errors')} says more.",
     )
 
 
@@ -518,6 +532,17 @@ _RULES: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
     _status, _health, _held, _idle, _finished, _busy, _blocked, _failing, _checkpoints, _restarts,
     _silent, _errors,
 )  # fmt: skip
+
+
+def cpu_note(facts: Facts) -> str:
+    """Why the CPU of workers says little about their load; empty if it says what it seems to."""
+    if not facts.busy_poll_ms or facts.workers < 2:
+        return ""
+    return (
+        "These workers do not sleep while tuples come (topology.worker.busy.poll.ms: "
+        f"{facts.busy_poll_ms:g}): up to 100% of CPU each is the price of that, not load. "
+        "How busy the bolts are says whether they are full."
+    )
 
 
 def trend_of(before: float | None, now: float) -> str:

@@ -21,6 +21,7 @@ from squall_common.telemetry.findings import (
     Facts,
     Finding,
     HeldWorker,
+    cpu_note,
     findings,
 )
 from squall_common.topology.error_text import headline
@@ -139,6 +140,7 @@ class TopologyState:
             "path": graph.slowest_path(list(components), list(seen.code.spouts), pairs, cost),
             "findings": [_finding(one) for one in findings(facts)],
             "workers": [_worker(one) for one in seen.page.workers or ()],
+            "cpuNote": cpu_note(facts),
             "totals": totals,
             "checkpoints": None
             if seen.page.checkpoints is None
@@ -238,6 +240,7 @@ class TopologyState:
             checkpoints=_checkpoints(seen.page.checkpoints),
             timeout_secs=conf.topology_message_timeout_secs,
             finished=seen.page.finished,
+            busy_poll_ms=conf.topology_worker_busy_poll_ms,
             components=[
                 ComponentFacts(
                     name,
@@ -413,7 +416,8 @@ def _add_percentiles(
 
 def _headline(error: str) -> str:
     """The line that names an error, in a length for a table."""
-    return headline(error)[:_ERROR_CHARS].strip()
+    found = headline(error)
+    return found if len(found) <= _ERROR_CHARS else f"{found[: _ERROR_CHARS - 1].rstrip()}…"
 
 
 def _known_flows(flows: Mapping[Key, Flow | None]) -> Iterable[Flow]:

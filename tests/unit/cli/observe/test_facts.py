@@ -57,3 +57,8 @@ def test_the_load_of_a_bolt_is_that_of_its_executors() -> None:
     assert load_of(page) == Load(0.5, "task 3 on h:6700", 122.0)
     page.exec_stats = None
     assert load_of(page) is None
+
+
+def test_how_long_workers_poll_is_read_of_the_configuration() -> None:
+    page = storm.TopologyPageInfo(id="w-1-1", topology_conf='{"topology.worker.busy.poll.ms": 10}')
+    assert topology_of(storm.TopologySummary(name="w"), page).busy_poll_ms == 10.0

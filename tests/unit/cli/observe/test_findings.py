@@ -7,7 +7,7 @@ from typing import Any
 
 from squall_cli.cluster.activity import Activity
 from squall_cli.observe.facts import Component, LastError, Load, Topology, Worker
-from squall_cli.observe.findings import facts_of, findings_of
+from squall_cli.observe.findings import cpu_note_of, facts_of, findings_of
 from squall_common.telemetry.findings import Exit, HeldWorker
 from squall_thrift import storm
 
@@ -100,3 +100,12 @@ def test_a_topology_without_checkpoints_for_long_says_so() -> None:
     (found,) = findings_of(replace(topology(), checkpoints=report), NOW)
     assert found.kind == "checkpoints"
     assert "No space left on device" in found.text
+
+
+def test_the_cpu_of_workers_that_poll_busily_is_explained() -> None:
+    polls = replace(topology(), busy_poll_ms=10.0)
+    workers = [replace(one, cpu_cores=1.0) for one in polls.workers]
+    assert "topology.worker.busy.poll.ms: 10" in cpu_note_of(replace(polls, workers=workers))
+    assert cpu_note_of(replace(topology(), workers=workers)) == ""
+    unknown = [replace(one, cpu_cores=None) for one in polls.workers]
+    assert cpu_note_of(replace(polls, workers=unknown)) == ""  # there is nothing to explain

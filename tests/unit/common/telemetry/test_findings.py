@@ -15,6 +15,7 @@ from squall_common.telemetry.findings import (
     HeldWorker,
     Severity,
     ago,
+    cpu_note,
     findings,
     trend_of,
 )
@@ -125,7 +126,7 @@ def test_a_topology_that_has_just_begun_is_not_idle() -> None:
         ),
         (
             (spout(failed=50.0, complete_ms=29_000), bolt()),
-            "failing", "orders", "take 29 s, and time out after 30 s",
+            "failing", "orders", "29 s, and time out after 30 s (topology.message.timeout.secs)",
         ),
         ((spout(complete_ms=16_000), bolt()), "near timeout", "orders", "take 16 s and time out"),
     ],
@@ -253,12 +254,35 @@ def test_an_error_counts_while_it_is_recent() -> None:
 def test_a_worker_that_ended_counts_more_while_it_is_recent(
     age_secs: int, severity: Severity
 ) -> None:
-    found = only(last_exit=Exit("signal 9", "node1:6700", age_secs), restarts=2)
+    left = Exit("signal 9", "node1:6700", age_secs, "MemoryError.")
+    found = only(last_exit=left, restarts=2)
     assert (found.kind, found.severity) == ("restart", severity)
     assert found.text == (
         f"2 workers ended unexpectedly within a day, the last one {ago(age_secs)} on node1:6700: "
-        "signal 9."
+        "signal 9. Its last line: MemoryError. "
+        + (
+            "Messages in flight there fail after 30 s (topology.message.timeout.secs). "
+            if severity is Severity.SLOW
+            else ""
+        )
+        + "`storm get-errors shop` says more."
     )
+
+
+def test_what_a_lost_worker_costs_a_topology_with_checkpoints_is_said() -> None:
+    checkpoints = CheckpointFacts(1.0, 0.5, 7)
+    found = only(last_exit=Exit("signal 9", "node1:6700", 5), restarts=1, checkpoints=checkpoints)
+    assert "All tasks went back to the last checkpoint. `storm" in found.text
+    assert "message.timeout" not in found.text
+
+
+def test_workers_that_poll_busily_say_that_their_cpu_is_no_load() -> None:
+    """And no finding calls them full."""
+    note = cpu_note(topology(spout(), bolt(), busy_poll_ms=10.0))
+    assert "(topology.worker.busy.poll.ms: 10)" in note
+    assert findings(topology(spout(), bolt(), busy_poll_ms=10.0)) == []
+    assert cpu_note(topology(spout(), bolt(), busy_poll_ms=10.0, workers=1)) == ""
+    assert cpu_note(topology(spout(), bolt())) == ""
 
 
 def test_the_exit_of_a_crash_loop_is_said_once() -> None:

@@ -88,7 +88,7 @@ def test_findings_come_from_the_figures() -> None:
     found = {one["kind"]: one for one in look(measured(), blocked_secs=64.49)["findings"]}
     assert found["slow peer"]["title"] == "lines waits for split"
     assert found["slow peer"]["severity"] == "slow"
-    assert found["restart"]["text"].endswith("5 min ago on node1:6700: signal 9.")
+    assert "5 min ago on node1:6700: signal 9. Its last line: x. " in found["restart"]["text"]
     # Its error is older than five minutes.
     assert set(found) == {"slow peer", "restart"}
 
@@ -222,3 +222,21 @@ def test_a_topology_that_has_finished_is_shown_as_such() -> None:
     assert state["components"]["split"]["exhausted"] is None
     page.finished = None
     assert look(page)["finished"] is None
+
+
+def test_the_cpu_of_workers_that_poll_busily_is_explained() -> None:
+    page = measured()
+    page.workers = [ui_structs.worker(), ui_structs.worker()]
+    assert look(page)["cpuNote"] == ""
+    page.topology_conf = '{"topology.worker.busy.poll.ms": 10}'
+    assert "topology.worker.busy.poll.ms: 10" in look(page)["cpuNote"]
+
+
+def test_an_error_that_is_cut_says_so() -> None:
+    page = measured()
+    error = page.id_to_bolt_agg_stats["split"].last_error
+    error.error = "ValueError: " + "x" * 288
+    assert look(page)["components"]["split"]["error"] == error.error
+    error.error += "x"
+    shown = look(page)["components"]["split"]["error"]
+    assert (len(shown), shown[-2:]) == (300, "x…")

@@ -110,7 +110,7 @@ function drawPage(page, id, view, draw) {
     section("Spouts", components(id, state, "spout")),
     section("Bolts", components(id, state, "bolt")),
     ...stateSizes(id, state),
-    section("Workers", workers(page, one, state)),
+    section("Workers", workers(page, one, state), state.cpuNote && state.workers.some((each) => each.cpu !== null) ? h("p.quiet", {}, state.cpuNote) : null),
   );
 }
 
@@ -128,10 +128,14 @@ function checkpoints(report) {
   ];
 }
 
+// As bad as what is slow, but it need not be slow.
+const NOT_SLOW = new Set(["failing", "restart", "checkpoints"]);
+
 function findings(id, state) {
   const stopped = state.findings.some((one) => one.severity === "stopped");
   const slow = state.findings.some((one) => one.severity === "slow");
-  const title = stopped ? "Why is nothing moving?" : slow ? "Why is it slow?" : state.findings.length ? "Worth knowing" : "Nothing holds it up";
+  const wrong = slow && state.findings.every((one) => one.severity !== "slow" || NOT_SLOW.has(one.kind));
+  const title = stopped ? "Why is nothing moving?" : wrong ? "What is wrong?" : slow ? "Why is it slow?" : state.findings.length ? "Worth knowing" : "Nothing holds it up";
   return h(
     "section.findings",
     { "data-key": "findings", class: stopped ? "stopped" : slow ? "slow" : "fine" },
@@ -177,7 +181,7 @@ function components(id, state, type) {
       hasEnd ? { name: "Input", title: "Drained: all of it is read, and none of its messages is in flight", cell: ([, one]) => inputWords(one) } : null,
       spout ? null : { name: "Busy", num: true, title: "The busiest executor's share of time in execute", cell: ([, one]) => meter(one.busy, one.busiest) },
       { name: "Skew", num: true, title: "The busiest executor's tuples against the mean", cell: ([, one]) => (one.executors > 1 ? one.skew.toFixed(1) : "") },
-      { name: "Last error", wraps: true, cell: ([name, one]) => (one.error ? h("a.error", { href: topologyPath(id, "component", name), title: one.error }, `${ago(one.errorTime)}: ${one.error.slice(0, 60)}`) : "") },
+      { name: "Last error", wraps: true, cell: ([name, one]) => (one.error ? h("a.error", { href: topologyPath(id, "component", name), title: one.error }, `${ago(one.errorTime)}: ${one.error.length > 80 ? `${one.error.slice(0, 79)}…` : one.error}`) : "") },
     ].filter((column) => column),
     rows,
     { key: ([name]) => name },
