@@ -27,7 +27,7 @@ def rows() -> list[Row]:
             Row(at, "count", "failed", "src", 1, 1, "default", 10, 10),
             Row(at, "latency", "complete", "src", 1, 1, "default", 10, 990, 99.0,
                 buckets={bucket_of(0.1): 980, bucket_of(5.0): 10}),
-            Row(at, "worker", "cpu_secs", secs=10, value=5.0),
+            Row(at, "worker", "cpu_secs", secs=10, n=10 if i > 30 else 0, value=5.0),
             Row(at, "worker", "rss_bytes", secs=10, value=float(i)),
             Row(at, "keys", "work by k", "src", stream="default", secs=10, n=100, value=0.1),
             Row(at, "key", "work by k", "src", 2, stream="default", secs=10, n=90, text="hot"),

@@ -7,7 +7,9 @@ depends on its `kind`:
     latency  complete execute process             n: events; value: their seconds altogether;
                                                   buckets: see `histogram`
     gauge    pending receive                      value: at the end of the interval
-    worker   cpu_secs rss_bytes                   value: of the worker process
+    worker   cpu_secs rss_bytes                   value: of the worker process; n of cpu_secs: the
+                                                  ms for which it polls busily
+                                                  (topology.worker.busy.poll.ms)
     key      CONSUMER by FIELD, FIELD             text: a key; n: samples of it; task: its task
     keys     CONSUMER by FIELD, FIELD             n: all samples; value: the share that is sampled;
                                                   error: see `heavy`

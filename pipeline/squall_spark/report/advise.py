@@ -95,10 +95,13 @@ def advise_spout(component: str, *, executors: int, tasks: int) -> Advice:
     )
 
 
-def advise_workers(workers: int, cores: Sequence[float], executors: int) -> Advice:
+def advise_workers(
+    workers: int, cores: Sequence[float], executors: int, *, polls: bool = False
+) -> Advice:
     """`cores`: CPU of all workers together, one value per step. Executors of one worker share a
     thread (except those of `blocking` bolts and shell components), so only workers add CPU. Fewer
-    workers are never recommended: their number also decides how much fails at once."""
+    workers are never recommended: their number also decides how much fails at once. If they poll
+    busily (`polls`), they take all the CPU that there is, and each more of them would, too."""
 
     def keep(why: str) -> Advice:
         return Advice(WORKERS, workers, workers, None, why)
@@ -109,6 +112,9 @@ def advise_workers(workers: int, cores: Sequence[float], executors: int) -> Advi
     measured = f"{peak:.2f} cores in {workers} worker{'' if workers == 1 else 's'}"
     if peak / workers <= HIGH:
         return keep(measured)
+    if polls and workers > 1:
+        why = f"{measured}, no sign of load as they do not sleep (topology.worker.busy.poll.ms)"
+        return Advice(WORKERS, workers, workers, None, why, enough=False)
     wanted = min(max(executors, workers), math.ceil(peak / TARGET - 1e-9))
     if wanted <= workers:
         return keep(f"{measured}; there are not enough executors for more")

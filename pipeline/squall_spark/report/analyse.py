@@ -48,7 +48,8 @@ def analyse(
     workers = _workers(sums, steps)
     executors = sum(of["executors"] for of in components.values())
     advice = [_advice(component, of) for component, of in components.items()]
-    advice.append(advise_workers(workers["now"], workers["cores"], executors))
+    polls = any(one.polls for one in sums.workers.values())
+    advice.append(advise_workers(workers["now"], workers["cores"], executors, polls=polls))
     for of in components.values():
         del of["busy"]
     report: Report = {

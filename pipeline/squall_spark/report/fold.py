@@ -89,7 +89,7 @@ def fold_latencies(rows: Rows, sums: Sums) -> None:
 def fold_workers(rows: Rows, sums: Sums) -> None:
     for row in rows:
         sums.workers[row["worker"], row["t"]] = WorkerStep(
-            row["cpu_secs"], row["secs"], row["rss_bytes"]
+            row["cpu_secs"], row["secs"], row["rss_bytes"], row["poll_ms"] > 0
         )
 
 

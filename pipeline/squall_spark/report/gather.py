@@ -220,6 +220,7 @@ def _workers(rows: DataFrame, sums: Sums) -> None:
             F.sum(F.when(cpu, F.col("value")).otherwise(0.0)).alias("cpu_secs"),
             F.sum(F.when(cpu, F.col("secs")).otherwise(0.0)).alias("secs"),
             F.max(F.when(~cpu, F.col("value")).otherwise(0.0)).alias("rss_bytes"),
+            F.max("n").alias("poll_ms"),
         )
     )
     fold_workers(_rows(found), sums)

@@ -237,12 +237,14 @@ def _workers(rows: Table, sums: Sums) -> None:
     table = table.append_column("cpu_secs", _if(cpu, of["value"], 0.0))
     table = table.append_column("secs", _if(cpu, of["secs"], 0.0))
     table = table.append_column("rss_bytes", _if(cpu, 0.0, of["value"]))
+    table = table.append_column("poll_ms", of["n"])
     found = _grouped(
         table,
         ("worker", "t"),
         cpu_secs=("cpu_secs", "sum"),
         secs=("secs", "sum"),
         rss_bytes=("rss_bytes", "max"),
+        poll_ms=("poll_ms", "max"),
     )
     fold_workers(found, sums)
     gauges = _of_kind(rows, "gauge")

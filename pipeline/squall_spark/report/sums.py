@@ -48,6 +48,7 @@ class WorkerStep:
     cpu_secs: float = 0.0
     secs: float = 0.0
     rss_bytes: float = 0.0
+    polls: bool = False  # busily: its CPU says little about its load
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,19 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 
+def with_polling(rows: Sequence[Row], busy_poll_ms: float) -> Sequence[Row]:
+    """The rows of a worker that polls busily for so long. Its CPU says little about its load, and
+    reports are to know that."""
+    if not busy_poll_ms:
+        return rows
+    return [
+        row._replace(n=math.ceil(busy_poll_ms))
+        if (row.kind, row.name) == ("worker", "cpu_secs")
+        else row
+        for row in rows
+    ]
+
+
 class WorkerHistory:
     """Begins with the worker, so that errors that keep the worker from starting are
     written, too."""
@@ -44,7 +58,9 @@ class WorkerHistory:
         self._before_reading = before_reading
         self._spec = spec
         self._clock = clock
-        self._settings = HistorySettings.of(TopologyOptions.read(conf))
+        options = TopologyOptions.read(conf)
+        self._settings = HistorySettings.of(options)
+        self._busy_poll_ms = options.topology_worker_busy_poll_ms
         self._writer = HistoryWriter(
             Folder(history_url(WorkerOptions.read(spec.daemon_conf))),
             worker=f"{spec.hostname}:{spec.port}",
@@ -93,7 +109,7 @@ class WorkerHistory:
         self._before_reading()
         if self._recorder is not None:
             try:
-                self._add(self._recorder.read())
+                self._add(with_polling(self._recorder.read(), self._busy_poll_ms))
             except Exception as error:  # such as too many open files
                 log.error("history_not_read", error=error, exc_info=error)
 

@@ -47,6 +47,8 @@ def test_the_sums_of_known_rows_are_right(tmp_path: Path) -> None:
     (keys,) = sums.keys
     assert (keys.samples, keys.top) == (6_000, [("hot", 5_400, 2), ("cold", 600, 3)])
 
+    assert {one.polls for one in sums.workers.values()} == {True, False}
+
     report = analyse(sums, topology_id=ID)
     work = report["components"]["work"]
     assert (work["executors"], work["tasks"]) == (2, 2), "those of the end"

@@ -169,6 +169,16 @@ def test_workers_are_added_for_cpu_and_never_removed() -> None:
     assert advise_workers(0, [], 0).recommended == 0
 
 
+def test_the_cpu_of_workers_that_poll_busily_adds_none() -> None:
+    """Each more of them would take a core as well, and the next report would want more again."""
+    kept = advise_workers(2, [1.9] * 10, 10, polls=True)
+    assert (kept.recommended, kept.changes, kept.enough) == (2, False, False)
+    assert "topology.worker.busy.poll.ms" in kept.why
+    # One alone has no others to ask, and does not poll.
+    assert advise_workers(1, [0.95] * 10, 10, polls=True).recommended == 2
+    assert advise_workers(2, [0.5] * 10, 10, polls=True).enough
+
+
 # ---- analysis ----
 
 

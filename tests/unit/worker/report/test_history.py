@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from squall_common.component.metrics.consumers import DataPoint, TaskInfo
-from squall_worker.report.history import metric_rows
+from squall_common.history.schema import Row
+from squall_worker.report.history import metric_rows, with_polling
 
 
 class Unspeakable:
@@ -37,3 +38,14 @@ def test_user_metrics_of_any_type_become_rows() -> None:
     assert [(r.name, r.value) for r in made][:2] == [("odd", 3.0), ("names", 0.0)]
     assert made[1].text == '{"a": 1}'
     assert len(made) == 4
+
+
+def test_the_cpu_of_a_worker_that_polls_busily_is_marked() -> None:
+    rows = [
+        Row(1, "worker", "cpu_secs", secs=10, value=9.9),
+        Row(1, "worker", "rss_bytes", secs=10, value=1e8),
+        Row(1, "metric", "cpu_secs", "mine", 1, secs=10, value=1.0),
+    ]
+    assert with_polling(rows, 0.0) == rows
+    assert [row.n for row in with_polling(rows, 0.5)] == [1, 0, 0]
+    assert [row.n for row in with_polling(rows, 10.0)] == [10, 0, 0]
