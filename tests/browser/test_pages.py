@@ -240,6 +240,89 @@ async def test_a_topology_with_much_to_show_fits_a_small_window(
         assert page.reports == []
 
 
+NAMES = [f"enrich-with-merchant-master-data-and-currency-conversion-step-{n:02d}" for n in range(5)]
+# Texts that are as tall as if each of their characters had a line of its own.
+TOWERS = """[...document.querySelectorAll('td, th, dd, a, h1')].filter((one) => {
+  const range = document.createRange(); range.selectNodeContents(one);
+  const { width, height } = range.getBoundingClientRect();
+  return one.textContent.length > 8 && height > 90 && width < 70;
+}).map((one) => one.textContent.slice(0, 40))"""
+
+
+def with_long_names(site: Site) -> None:
+    """Let names have some 70 characters, errors some 300, and supervisors the ids that they give
+    themselves."""
+    put(site, "payments-settlement-reconciliation-enrichment-pipeline-eu-west-1-production")
+    before = {name: site.nimbus.answers[name] for name in ("getClusterInfo", "getTopologyPageInfo")}
+
+    def info() -> storm.ClusterSummary:
+        found: storm.ClusterSummary = before["getClusterInfo"]()
+        found.supervisors[0].supervisor_id = "3ef3353e-94a9-46b5-969c-1a6ed2edd85b"
+        return found
+
+    def code(*_: Any) -> storm.StormTopology:
+        found = ui_structs.code()
+        found.bolts = dict.fromkeys(NAMES, found.bolts["split"])
+        return found
+
+    def page(*arguments: Any) -> storm.TopologyPageInfo:
+        found: storm.TopologyPageInfo = before["getTopologyPageInfo"](*arguments)
+        found.id_to_bolt_agg_stats = {name: ui_structs.bolt() for name in NAMES}
+        for one in found.id_to_bolt_agg_stats.values():
+            one.last_error = ui_structs.error("ValueError: no row " + "of-this-table/" * 25)
+        for worker in found.workers or ():
+            worker.component_to_num_tasks = dict.fromkeys(NAMES, 2)
+            worker.usage = storm.WorkerUsage(cpu_cores=0.5, memory_bytes=2**30, loop_lag_ms=1.0)
+        return found
+
+    site.nimbus.answers |= {
+        "getClusterInfo": info,
+        "getTopology": code,
+        "getTopologyPageInfo": page,
+    }
+    site.server.nimbus._answers.clear()
+
+
+@pytest.mark.parametrize("width", [390, 768, 1280])
+async def test_long_names_leave_room_for_what_stands_beside_them(
+    site: Site, browser: Browser, width: int
+) -> None:
+    with_long_names(site)
+    page = await browser.page(width=width)
+    problems = []
+    for path in (
+        "/",
+        f"/topology/{ID}",
+        "/supervisor/sup-1",
+        f"/topology/{ID}/errors",
+    ):
+        await page.open(site.base + path)
+        await page.wait("!!document.querySelector('tbody tr, .errors li')")
+        if await page.run("document.documentElement.scrollWidth > innerWidth"):
+            problems.append(f"{path}: wider than the window")
+        problems += [f"{path}: {one} is a tower" for one in await page.run(TOWERS)]
+    assert problems == []
+    await page.open(site.base)
+    await page.wait("document.querySelectorAll('tbody tr').length >= 3")
+    seen = "document.querySelector('[role=group][aria-label=Topologies]').getBoundingClientRect()"
+    pill = "document.querySelector('[aria-label=Topologies] tbody .pill').getBoundingClientRect()"
+    assert await page.run(f"{pill}.right <= {seen}.right")
+    await page.open(f"{site.base}/topology/{ID}")
+    await page.wait("document.querySelectorAll('.box').length === 6")
+    names = await page.run(
+        "[...document.querySelectorAll('.box .name')].map((one) => one.textContent)"
+    )
+    assert len(set(names)) == 6  # they begin alike, and are told apart by their ends
+    assert {name[-3:] for name in names} >= {"-00", "-01", "-02", "-03", "-04"}
+    assert await page.run("document.querySelector('td a.error').textContent.endsWith('…')")
+    if width == 1280:
+        assert await page.run(
+            "[...document.querySelectorAll('[role=group][aria-label=Bolts] thead th')]"
+            ".find((one) => one.textContent === 'Busy').getBoundingClientRect().right <= innerWidth"
+        )
+    assert page.reports == []
+
+
 async def test_a_hostile_name_is_shown_as_it_is(site: Site, browser: Browser) -> None:
     put(site, HOSTILE)
     page = await browser.page()

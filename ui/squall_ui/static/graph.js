@@ -70,6 +70,20 @@ export function place(names, layers, edges, boxHeight = BOX.height) {
 let pen = null;
 const fitted = new Map(); // lines by font, room and text: they are drawn four times a second
 
+// A name in one line. Names of one topology often begin alike, so its middle is left out.
+function nameOf(text, room) {
+  const key = `name ${room} ${text}`;
+  if (!fitted.has(key)) {
+    const fits = penOf(NAME.font);
+    const letters = [...text]; // (no half of a pair is left)
+    let [begin, end] = [Math.ceil(letters.length / 2), Math.floor(letters.length / 2)];
+    const shown = () => (begin + end >= letters.length ? text : `${letters.slice(0, begin).join("")}…${letters.slice(letters.length - end).join("")}`);
+    while (begin + end > 0 && !fits(shown(), room)) begin > end ? (begin -= 1) : (end -= 1);
+    fitted.set(key, shown());
+  }
+  return fitted.get(key);
+}
+
 // A text in lines that a box has room for; what is left out is shown as "…".
 export function linesOf(text, { font, room = BOX.width - 2 * BOX.pad, most = 1 }) {
   const key = `${font} ${room} ${text}`;
@@ -77,10 +91,15 @@ export function linesOf(text, { font, room = BOX.width - 2 * BOX.pad, most = 1 }
   return fitted.get(key);
 }
 
-function wrap(text, font, room, most) {
+function penOf(font) {
   pen ??= document.createElement("canvas").getContext("2d");
   pen.font = `${font} ${getComputedStyle(document.documentElement).fontFamily}`;
-  const fits = (line) => pen.measureText(line).width <= room;
+  return (line, room) => pen.measureText(line).width <= room;
+}
+
+function wrap(text, font, room, most) {
+  const within = penOf(font);
+  const fits = (line) => within(line, room);
   const lines = [];
   for (const word of text.split(" ")) {
     const longer = lines.length ? `${lines.at(-1)} ${word}` : word;
@@ -172,7 +191,7 @@ function drawBox(name, one, does, at, height, slow, href) {
     h("title", {}, `${said}${one.does ? `\n${one.does}` : ""}${one.skew > 1.5 ? `\nskew ${one.skew}` : ""}${one.error ? `\n${one.error}` : ""}`),
     h("rect.card", { x: at.x, y: at.y, width: BOX.width, height, rx: spout ? 14 : 5 }),
     spout ? null : h("rect.fill", { x: at.x + 1, y: at.y + height - 5, width: Math.max(0, Math.min(1, one.busy)) * (BOX.width - 2), height: 4 }),
-    h("text.name", { x: at.x + 10, y: at.y + 20 }, linesOf(name, one.error ? { ...NAME, room: BOX.width - 2 * BOX.pad - 16 } : NAME)),
+    h("text.name", { x: at.x + 10, y: at.y + 20 }, nameOf(name, BOX.width - 2 * BOX.pad - (one.error ? 16 : 0))),
     h("text.numbers", { x: at.x + 10, y: at.y + 38 }, numbers),
     h("text.more", { x: at.x + 10, y: at.y + 54 }, third),
     does.map((line, index) => h("text.more", { x: at.x + BOX.pad, y: at.y + 54 + LINE * (index + 1) }, line)),

@@ -13,9 +13,17 @@ export function viewPath(host, file, daemon = false) {
   return `/logs/view?${query}`;
 }
 
-// Numbers stand to the right; a text of any length wraps, so that the table fits its page.
+const LONG = 24; // characters; a longer text of a cell wraps, so that the columns beside it are seen
+
+// Numbers stand to the right; in a column that wraps, texts of any length have room.
 function columnClass(column) {
   return column.num ? "num" : column.wraps ? "wraps" : null;
+}
+
+function tableCell(column, row, isFirst) {
+  const cell = h(isFirst ? "th" : "td", { scope: isFirst ? "row" : null, class: columnClass(column) }, column.cell(row));
+  if (!cell.className && cell.textContent.length > LONG && !cell.querySelector("button")) cell.className = "long";
+  return cell;
 }
 
 // columns: [{ name, cell(row), num, wraps, title }]
@@ -35,7 +43,7 @@ export function table(label, columns, rows, { key, empty = "Nothing here.", rowC
           h(
             "tr",
             { "data-key": key ? key(row) : null, class: rowClass?.(row) },
-            columns.map((one, index) => h(index === 0 ? "th" : "td", { scope: index === 0 ? "row" : null, class: columnClass(one) }, one.cell(row))),
+            columns.map((one, index) => tableCell(one, row, index === 0)),
           ),
         ),
       ),

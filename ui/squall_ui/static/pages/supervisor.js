@@ -30,7 +30,7 @@ export function supervisor(page, id) {
             { name: "Topology", cell: (row) => h("a", { href: topologyPath(row.topologyId) }, row.topologyName) },
             { name: "Uptime", num: true, cell: (row) => (row.uptimeSeconds ? duration(row.uptimeSeconds) : "starting") },
             { name: "Executors", num: true, cell: (row) => row.executorsTotal },
-            { name: "Tasks", cell: (row) => Object.entries(row.componentNumTasks).map(([name, count]) => `${name} ${count}`).join(", ") },
+            { name: "Tasks", wraps: true, cell: (row) => Object.entries(row.componentNumTasks).map(([name, count]) => `${name} ${count}`).join(", ") },
             { name: "Log", cell: (row) => h("a", { href: viewPath(row.host, `${row.topologyId}/${row.port}/worker.log`) }, "worker.log") },
           ],
           found.workers,
