@@ -491,11 +491,11 @@ def _checkpoints(facts: Facts) -> Iterator[Finding]:
     last = f"The last one is number {known.epoch}" if known.epoch else "There is none yet"
     text = (
         f"None was completed for {known.waiting_secs:.0f} s, and one is due every "
-        f"{known.interval_secs:g} s. {last}: results wait for the next one, and a fault goes back "
-        "to it. "
+        f"{known.interval_secs:g} s (topology.checkpoint.interval.secs). {last}: results wait for "
+        "the next one, and a fault goes back to it. "
     )
     if known.failure:
-        text += f"The store has failed: {known.failure.rstrip('.')}. "
+        text += f"The store (topology.state.url) has failed: {known.failure.rstrip('.')}. "
     elif known.waited_for:
         text += f"The last one that was given up has waited for {known.waited_for}. "
     elif known.rollback_reason:

@@ -343,7 +343,10 @@ def test_checkpoints_that_come_in_time_are_no_finding(known: CheckpointFacts) ->
 def test_five_intervals_without_a_checkpoint_are_a_finding() -> None:
     found = only(checkpoints=checkpoints(waiting_secs=21.0, waited_for="count (2)"))
     assert (found.kind, found.severity) == ("checkpoints", Severity.SLOW)
-    assert "None was completed for 21 s, and one is due every 4 s" in found.text
+    assert (
+        "None was completed for 21 s, and one is due every 4 s (topology.checkpoint.interval.secs)"
+        in found.text
+    )
     assert "The last one is number 7" in found.text
     assert "waited for count (2)" in found.text
 
@@ -351,7 +354,10 @@ def test_five_intervals_without_a_checkpoint_are_a_finding() -> None:
 def test_the_error_of_the_store_is_the_cause() -> None:
     why = "cannot write s/1: No space left on device."
     found = only(checkpoints=checkpoints(waiting_secs=21.0, waited_for="count (2)", failure=why))
-    assert "The store has failed: cannot write s/1: No space left on device. See " in found.text
+    assert (
+        "The store (topology.state.url) has failed: cannot write s/1: No space left on device. See "
+        in found.text
+    )
     assert "Is a bolt slow" not in found.text
 
 
