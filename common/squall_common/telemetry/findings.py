@@ -469,7 +469,7 @@ def _restarts(facts: Facts) -> Iterator[Finding]:
         text += "All tasks went back to the last checkpoint. "
     elif recent:
         text += (
-            f"Messages in flight there fail after {facts.timeout_secs:g} s "
+            f"Messages in flight there fail, after {facts.timeout_secs:g} s at the latest "
             "(topology.message.timeout.secs). "
         )
     yield Finding(

@@ -261,7 +261,8 @@ def test_a_worker_that_ended_counts_more_while_it_is_recent(
         f"2 workers ended unexpectedly within a day, the last one {ago(age_secs)} on node1:6700: "
         "signal 9. Its last line: MemoryError. "
         + (
-            "Messages in flight there fail after 30 s (topology.message.timeout.secs). "
+            "Messages in flight there fail, after 30 s at the latest "
+            "(topology.message.timeout.secs). "
             if severity is Severity.SLOW
             else ""
         )
