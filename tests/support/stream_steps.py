@@ -109,6 +109,22 @@ def fail_on_three(n: int) -> int:
     return n
 
 
+def collect(total: list[Any], n: int) -> list[Any]:
+    """Changes the total in place."""
+    total.append(object() if n == 3 else n)
+    return total
+
+
+def collect_in_state(key: int, n: int, state: KeyState[list[Any]]) -> Iterator[tuple[int, int]]:
+    """Puts the first total, and changes it in place from then on."""
+    total = state.get()
+    if total is None:
+        total = []
+        state.put(total)
+    collect(total, n)
+    yield key, n
+
+
 def stops(n: int) -> int:
     raise StopIteration
 

@@ -221,6 +221,7 @@ class _KeyedBolt(StatefulBolt):
     """A bolt with a state for each key: its input is grouped by the field `key`."""
 
     component_conf = NO_TICKS
+    _value_at = 1  # of the values of a tuple: what errors show
 
     def __init__(self, label: str, fields: Sequence[str], *functions: Spec) -> None:
         self._label = label
@@ -232,9 +233,15 @@ class _KeyedBolt(StatefulBolt):
             None if one is None else callable_of(one) for one in self._given
         ]
 
+    def _squall_explain(self, error: Exception, tup: Tuple) -> None:
+        """Note where it failed, in an error that came once `execute` had returned."""
+        explained(error, self._label, tup.values[self._value_at])
+
 
 class CountBolt(_KeyedBolt):
     """Counts the values of each key."""
+
+    _value_at = 0
 
     def execute(self, tup: Tuple) -> None:
         key = tup.values[0]
@@ -246,6 +253,8 @@ class CountBolt(_KeyedBolt):
 
 class TimedCountBolt(_KeyedBolt):
     """The same for values with a time, which is that of the count."""
+
+    _value_at = 0
 
     def execute(self, tup: Tuple) -> None:
         key, at = tup.values
@@ -283,9 +292,9 @@ class FoldBolt(_KeyedBolt):
             shown = total if result is None else result(total)
             if not is_plain(total):
                 shown = own_copy(shown)
+            state.put(key, total)
         except Exception as error:
             raise explained(error, self._label, value) from None
-        state.put(key, total)
         self.emit((key, shown) if len(values) == 2 else (key, shown, values[2]))
 
 

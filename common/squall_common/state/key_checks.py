@@ -49,7 +49,13 @@ def equals_itself(value: Any) -> bool:
 
 def not_storable(key: Hashable, error: Exception, fields: str = "") -> StateValueError:
     """The error of a key, or of its value, that has no encoding."""
-    return StateValueError(f"{_shown(key, fields)} cannot be stored: {describe(error)}")
+    kind = getattr(error, "kind", None)  # of a `ValueNotEncodableError`
+    if kind is None:
+        return StateValueError(f"{_shown(key, fields)} cannot be stored: {describe(error)}")
+    return StateValueError(
+        f"{_shown(key, fields)} cannot be stored: a value of type {kind} has no encoding",
+        hint=getattr(error, "reason", None),
+    )
 
 
 def _shown(key: Hashable, fields: str) -> str:

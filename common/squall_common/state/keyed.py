@@ -354,6 +354,13 @@ class KeyedState(KeyValueState):
         if type(value) not in SCALARS:
             self._check(key, value)
 
+    def check_value(self, key: Hashable) -> None:
+        """Raises StateValueError if the value of a key, which may have been changed in place, could
+        not be stored."""
+        value = self._values.get(key)
+        if type(value) not in IMMUTABLE:
+            self._check(key, value)
+
     def check_use(self, key: Hashable, owner: Any, *, puts: bool) -> None:
         """Raises StateValueError for a key that `put`, or else `get` and `delete`, would refuse if
         `owner` were the current one."""
@@ -484,6 +491,8 @@ class KeyedState(KeyValueState):
 
     def _check(self, key: Hashable, value: Any) -> None:
         """Raises StateValueError for what could not be stored."""
+        if self._codec.surely_encodes((key, value)):
+            return
         try:
             self._codec.encode_rows(((key, value),))
         except ValueError as error:

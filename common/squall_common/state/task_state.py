@@ -14,6 +14,12 @@ class RowCodec(Protocol):
         """Raises ValueError for a value that cannot be encoded."""
         ...
 
+    def surely_encodes(self, value: Any) -> bool:
+        """Whether a value has an encoding, for all values of common types, and lists, dicts and the
+        like of these; False for others, which may have one. It costs a few ns for each value in
+        it."""
+        ...
+
     def group_packer(self, groups: int) -> RowPacker:
         """What encodes many rows of plain values at once, and finds the groups of their keys."""
         ...

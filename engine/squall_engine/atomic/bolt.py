@@ -79,6 +79,7 @@ class AtomicBolt:
             give_up=self.letters.give_up,
             fault=self.fault,
             sleep=time.sleep,
+            explain=getattr(self.user, "_squall_explain", None),
         )
 
     def _collector(

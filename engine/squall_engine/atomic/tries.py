@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 from squall_common.component.collector import (
     BoltCollector,
@@ -12,6 +12,7 @@ from squall_common.component.collector import (
     DelegatingColumnCollector,
 )
 from squall_common.names import DEFAULT_STREAM
+from squall_common.state.errors import StateValueError
 from squall_engine.atomic.undo import Undoable
 from squall_engine.core import HotState, Trial, Tuple, held_origins
 
@@ -60,10 +61,12 @@ class Tries:
         give_up: Callable[[Tuple, Exception], None],
         fault: Callable[[BaseException], None],
         sleep: Callable[[float], None],
+        explain: Callable[[Exception, Tuple], object] | None = None,
     ) -> None:
         """`key_of(tup)` is the key of its state. `report` gets the error of each try,
         `give_up(tup, error)` a tuple whose tries have all failed, and `fault` an error that no
-        other try can undo."""
+        other try can undo. `explain(error, tup)` may add notes to the error of a value that cannot
+        be stored, which came after the call."""
         self.parts: list[Undoable | HotState] = []
         self.report = report
         self.give_up = give_up
@@ -72,6 +75,7 @@ class Tries:
         self._tries_max = tries_max
         self._key_of = key_of
         self._sleep = sleep
+        self._explain = explain
 
     @property
     def held(self) -> Held | None:
@@ -90,8 +94,14 @@ class Tries:
     def around(self, execute: Callable[[Tuple], Any]) -> Callable[[Tuple], None]:
         """`execute`, made atomic, and the search for the tuple's key with it."""
 
+        def noted(tup: Tuple, error: Exception | None) -> Exception | None:
+            if self._explain is not None and _lacks_notes(error):
+                self._explain(error, tup)
+            return error
+
         def failed(tup: Tuple, error: Exception) -> None:
-            last = self.again(lambda: self.trial.retry(tup), error)
+            noted(tup, error)
+            last = self.again(lambda: noted(tup, self.trial.retry(tup)), error)
             if last is not None:
                 self.give_up(tup, last)
 
@@ -108,6 +118,10 @@ class Tries:
             error = next_error
         self.report(error)
         return error
+
+
+def _lacks_notes(error: Exception | None) -> TypeGuard[StateValueError]:
+    return isinstance(error, StateValueError) and not hasattr(error, "__notes__")
 
 
 class HoldingCollector(DelegatingBoltCollector[Tuple]):

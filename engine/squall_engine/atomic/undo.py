@@ -28,6 +28,9 @@ class Undoable(Protocol):
 
     def begin(self, key: Any) -> None: ...
 
+    def check(self) -> None:
+        """Raises the error of a call that has returned, and left something that cannot stay."""
+
     def end(self) -> None: ...
 
     def undo(self) -> None: ...
@@ -44,6 +47,9 @@ class UndoableState(KeyValueState):
         self._get, self._put, self._entry = state.get, state.put, state.entry
         self._before: dict[Hashable, Entry | None] = {}  # of what was put or deleted
         self._copies: dict[Hashable, bytes] = {}  # of values that may be changed in place
+        # Keys of all values that may be, new ones, too, and whether to look at them in the end: not
+        # at those that were encoded when they were put, and would be each time.
+        self._given: dict[Hashable, bool] = {}
 
     def begin(self, key: Any) -> None:
         """A try begins, of a tuple with this key."""
@@ -52,6 +58,15 @@ class UndoableState(KeyValueState):
             self._before = {}
         if self._copies:
             self._copies = {}
+        if self._given:
+            self._given = {}
+
+    def check(self) -> None:
+        """Raises StateValueError if a value that the try may have changed in place cannot be stored
+        any more. In the next snapshot, no tuple could fail for it."""
+        for key, is_open in self._given.items():
+            if is_open:
+                self.inner.check_value(key)
 
     def end(self) -> None:
         """A try has ended, and what it did stays."""
@@ -90,6 +105,8 @@ class UndoableState(KeyValueState):
         self._put(key, value)
         if key not in self._before:  # of a key that is refused there is nothing to undo
             self._before[key] = entry
+        if type(value) not in IMMUTABLE:
+            self._given[key] = self._codec.surely_encodes(value)
 
     def delete(self, key: Hashable) -> None:
         entry = self._entry(key)
@@ -110,6 +127,7 @@ class UndoableState(KeyValueState):
             yield key, value
 
     def _copy(self, key: Hashable, value: Any) -> None:
+        self._given[key] = True
         if key not in self._copies and key not in self._before:
             self._copies[key] = self._codec.encode_rows(((value,),))
 
@@ -199,6 +217,8 @@ class BatchState(UndoableState):
         self._put(key, value)
         if key not in self._before:
             self._before[key] = entry
+        if type(value) not in IMMUTABLE:
+            self._given[key] = self._codec.surely_encodes(value)
 
 
 def hot(state: UndoableState) -> UndoableState | HotState:
@@ -257,6 +277,9 @@ class UndoableRows:
 
     def begin(self, key: Any) -> None:
         self._length = len(self._rows)
+
+    def check(self) -> None:
+        pass
 
     def end(self) -> None:
         pass

@@ -130,6 +130,7 @@ if TYPE_CHECKING or COMPILED:
         encode_batches,
         held_origins,
         merge_blocks,
+        surely_encodes,
         tick_source,
     )
 else:
@@ -168,6 +169,7 @@ else:
         encode_batches,
         held_origins,
         merge_blocks,
+        surely_encodes,
         tick_source,
     )
 
@@ -175,6 +177,7 @@ NAME = "compiled" if COMPILED else "pure"
 ValueCodec.packer = GroupPacker
 ValueCodec.of_table = TableRows
 ValueCodec.merge = staticmethod(merge_blocks)
+ValueCodec.is_sure = staticmethod(surely_encodes)
 
 __all__ = [
     "ACKER_INDEX_BITS",
@@ -227,5 +230,6 @@ __all__ = [
     "encode_batches",
     "held_origins",
     "merge_blocks",
+    "surely_encodes",
     "tick_source",
 ]

@@ -26,6 +26,7 @@ import msgspec
 
 from squall_common.errors import describe
 from squall_common.state.disk.rows import PlainRows
+from squall_common.state.keyed import ALWAYS_STORED
 from squall_common.state.task_state import RowPacker
 from squall_common.topology.serialization import Registry, value_of_python
 from squall_engine.core.known_classes import KnownClasses, loaded_class
@@ -96,6 +97,7 @@ class ValueCodec:
     # That of the chosen core, which imports this module: `squall_engine.core` sets it.
     packer: ClassVar[Callable[[int], RowPacker]]
     of_table: ClassVar[Callable[[int], PlainRows]]
+    is_sure: ClassVar[Callable[[Any, frozenset[type]], bool]]
     merge: ClassVar[Callable[[list[bytes]], tuple[bytes, int] | None]]
 
     def __init__(
@@ -155,6 +157,10 @@ class ValueCodec:
         if _SCALARS.issuperset(map(type, chain.from_iterable(rows))):
             return self.encode_scalar_rows(rows)
         return self._pack([self._plain_row(row) for row in rows])
+
+    def surely_encodes(self, value: Any) -> bool:
+        """See `RowCodec`."""
+        return ValueCodec.is_sure(value, ALWAYS_STORED)
 
     def group_packer(self, groups: int) -> RowPacker:
         """What encodes rows (key, value) of plain values by key group, as `encode_rows` does."""

@@ -48,6 +48,7 @@ cdef extern from *:
     """
     const char* SQUALL_SOURCE_HASH
 
+import datetime
 import difflib
 import sys
 
@@ -121,6 +122,7 @@ include "cython/grouped.pxi"
 include "cython/change_log.pxi"
 include "cython/merging.pxi"
 include "cython/tried.pxi"
+include "cython/encodable.pxi"
 include "cython/table_rows.pxi"
 
 
@@ -159,5 +161,6 @@ __all__ = [
     "encode_batches",
     "held_origins",
     "merge_blocks",
+    "surely_encodes",
     "tick_source",
 ]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support import stream_steps as steps
@@ -75,6 +76,44 @@ def test_a_dead_letter_has_the_exception_of_the_function_as_its_reason(tmp_path:
         r"for the value 3\)",
         letter["reason"],
     )
+
+
+@pytest.mark.parametrize(
+    ("call", "add"),
+    [
+        (lambda keyed: keyed.aggregate(list, steps.collect), "aggregate(collect)"),
+        (
+            lambda keyed: keyed.update_state_by_key(steps.collect, list),
+            "update_state_by_key(collect)",
+        ),
+        (lambda keyed: keyed.process(steps.collect_in_state), "process(collect_in_state)"),
+    ],
+    ids=["aggregate", "update_state_by_key", "process"],
+)
+def test_a_total_that_gets_a_value_without_an_encoding_fails_with_that_value_alone(
+    tmp_path: Path, call: Callable[[Any], Any], add: str
+) -> None:
+    """The other values of the key count, those that come later, too, and checkpoints complete."""
+    builder = StreamBuilder()
+    numbers = builder.source("numbers", steps.ManyNumbers([[n] for n in range(20)]), of=int)
+    call(numbers.key_by(steps.parity)).named("totals")
+    topology = builder.to_topology_builder()
+    topology.bolt("morgue", steps.Keep()).shuffle("totals", stream="__dead_letter")
+    topology.bolt("kept", steps.Keep()).shuffle("totals")
+    conf = {"topology.checkpoint.interval.secs": 0.1, "topology.state.url": str(tmp_path)}
+    with LocalCluster() as cluster:
+        cluster.submit_topology("totals", conf, topology.build())
+        cluster.wait_until(lambda: len(steps.KEPT) == 20, 60)
+        epoch = cluster.checkpoints("totals").epoch
+        cluster.wait_until(lambda: cluster.checkpoints("totals").epoch > epoch + 1, 60)
+    (letter,) = [row for row in steps.KEPT if "reason" in row]
+    assert letter["values"] == ["odd", 3]
+    assert letter["component"] == "totals"
+    where = rf"\(in {re.escape(add)}, test_streams.py:\d+, for the value 3\)"
+    said = (
+        "StateValueError: the state of key 'odd' cannot be stored: a value of type builtins:object "
+    )
+    assert re.fullmatch(rf"{said}has no encoding\n.*{where}", letter["reason"])
 
 
 def test_an_error_that_ends_a_topology_names_the_function_and_its_line(tmp_path: Path) -> None:

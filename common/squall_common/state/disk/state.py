@@ -285,6 +285,11 @@ class DiskState(KeyedState):
         _bytes_of(key)
         super().check(key, value)
 
+    def check_value(self, key: Hashable) -> None:
+        value = self._on_disk.newer.get(key)  # what is in the table has an encoding
+        if type(value) not in IMMUTABLE and value is not ABSENT:
+            self._check(key, value)
+
     def get(self, key: Hashable, default: Any = None) -> Any:
         if self._ttl_secs is not None:
             self._expire()

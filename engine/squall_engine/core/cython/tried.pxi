@@ -300,6 +300,10 @@ cdef class HotState:
     def end(self):
         self.stop()
 
+    def check(self):
+        if self.slow_knows:
+            self.slow.check()
+
     def undo(self):
         if self.slow_knows or self.has_put:
             self.tell()
@@ -382,6 +386,8 @@ cdef class Trial:
         except Exception as raised:
             error = raised
         if error is None:
+            error = self.problem()
+        if error is None:
             self.keep()
         else:
             self.undo()
@@ -413,6 +419,18 @@ cdef class Trial:
                 part.begin(key)
         self.under_way = True
         return 0
+
+    cdef object problem(self):
+        """The error of what the call has left behind; None: there is none."""
+        cdef HotState only = self.only()
+        if only is not None and not only.slow_knows:
+            return None
+        try:
+            for part in self.parts:
+                part.check()
+        except Exception as error:
+            return error
+        return None
 
     cdef int keep(self) except -1:
         """The try has succeeded."""
@@ -448,10 +466,11 @@ cdef class Trial:
 
     cdef int returned(self, Tuple tup) except -1:
         """The call has returned. Raises what the tries of a tuple that fails raise."""
-        if self.failed is None:
+        cdef object error = self.problem() if self.failed is None else self.failure()
+        if error is None:
             self.keep()
         else:
-            self.refuse(tup, self.failure())
+            self.refuse(tup, error)
         return 0
 
     cdef int refuse(self, Tuple tup, object error) except -1:

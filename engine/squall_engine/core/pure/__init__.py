@@ -11,6 +11,7 @@ from squall_engine.core.pure.bolts import BoltCalls, CarefulCalls
 from squall_engine.core.pure.change_log import ChangeLog
 from squall_engine.core.pure.columns import ColumnCalls, Columns, held_origins
 from squall_engine.core.pure.emitting import Emitter
+from squall_engine.core.pure.encodable import surely_encodes
 from squall_engine.core.pure.grouped import GroupPacker
 from squall_engine.core.pure.inbox import Inbox
 from squall_engine.core.pure.merging import merge_blocks
@@ -58,5 +59,6 @@ __all__ = [
     "encode_batches",
     "held_origins",
     "merge_blocks",
+    "surely_encodes",
     "tick_source",
 ]

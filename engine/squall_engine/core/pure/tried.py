@@ -173,6 +173,11 @@ class HotState:
             self.slow.end()
         self._forget()
 
+    def check(self) -> None:
+        """Raises StateValueError if the try has changed a value into one that cannot be stored."""
+        if self._slow_knows:
+            self.slow.check()
+
     def undo(self) -> None:
         """A try has failed: all is as it was before."""
         if self._slow_knows or self._before:
@@ -207,7 +212,8 @@ class Trial:
         failure: Callable[[], Exception],
         on_fault: Callable[[BaseException], None],
     ) -> None:
-        """`parts` are what a call changes: each has `begin(key)`, `end` and `undo`. `failure()` is
+        """`parts` are what a call changes: each has `begin(key)`, `check`, which may
+        raise the error of a call that has returned, `end` and `undo`. `failure()` is
         the error of a call that has called `fail`, and `on_fault(error)` gets what cannot be
         undone."""
         self.held: Held | None = None  # of the call under way
@@ -287,6 +293,8 @@ class Trial:
             execute(what)
             if self.failed is not None:
                 raise self._failure()
+            for part in self._parts:
+                part.check()
         except Exception as error:
             self.held = None
             for part in self._parts:

@@ -181,3 +181,45 @@ def test_a_key_that_is_refused_leaves_nothing_to_undo() -> None:
         shown.undo()
     assert dict(inner.items()) == {5: 1}
     inner.snapshot(1).encode(codec)
+
+
+class Thing:
+    """Has no encoding."""
+
+
+@pytest.mark.parametrize("kind", [UndoableState, BatchState])
+@pytest.mark.parametrize("good", [[1], {"a": [1.5]}, {1, 2}, (1, [2])], ids=str)
+def test_a_value_that_is_changed_in_place_into_one_without_an_encoding_fails_its_try(
+    kind: Any, good: Any
+) -> None:
+    """In the snapshot that comes later, or for the next tuple of the key, it would be too late."""
+    inner, seen = state(kind)
+    inner.put("ann", [good])
+    for change in (
+        lambda: seen.get("ann").append(Thing()),
+        lambda: seen.get("ann").append([{"deep": (Thing(),)}]),
+        lambda: next(value for _, value in seen.iterate()).append(Thing()),
+        lambda: (value := [good], seen.put("ann", value), value.append(Thing())),
+        lambda: (seen.put("ann", [good]), seen.get("ann").append(Thing())),
+    ):
+        seen.begin(BatchKeys(lambda: ["ann"]) if kind is BatchState else "ann")
+        change()
+        with pytest.raises(StateValueError, match=r"key 'ann'.*of type .*:Thing has no encoding"):
+            seen.check()
+        seen.undo()
+        assert inner.get("ann") == [good]
+    inner.snapshot(1).encode(ValueCodec())
+
+
+def test_a_value_that_a_try_changes_and_takes_back_or_deletes_is_none_of_its_errors() -> None:
+    inner, seen = state()
+    inner.put("ann", [1])
+    seen.begin("ann")
+    seen.get("ann").append(Thing())
+    seen.get("ann").pop()
+    seen.check()
+    seen.get("ann").append(Thing())
+    seen.delete("ann")
+    seen.check()
+    seen.end()
+    assert len(restored(inner)) == 0
