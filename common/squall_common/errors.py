@@ -55,6 +55,12 @@ def describe_fully(error: BaseException, chars_max: int | None = None) -> str:
     return f"{said} ({notes})" if notes else said
 
 
+def note_once(error: BaseException, note: str) -> None:
+    """Add a note to an error, unless it has it: the same error may be raised again and again."""
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
+
+
 def missing_package(error: BaseException | None) -> str | None:
     """For an import of users' code that failed because a package is missing: which one, and how to
     ship it. None for any other error."""

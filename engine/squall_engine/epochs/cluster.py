@@ -192,6 +192,7 @@ class ClusterEpochs:
         )
         self._restore: asyncio.Future[Restore] = asyncio.get_running_loop().create_future()
         self._fence: Fence | None = None
+        self._failed: SquallError | None = None  # why nothing of this goes on
         self._renewing = False
         self._greetings = 0
         self._held_work = HeldWork()
@@ -213,7 +214,7 @@ class ClusterEpochs:
                 lambda: self._parts.load_manifest(restore.manifest), lambda: True
             )
             if manifest is None:
-                raise SquallError("the last checkpoint cannot be read")  # its reason was reported
+                raise self._failed or SquallError("the last checkpoint cannot be read")
         log.info(
             "restoring",
             topology=self._topology,
@@ -522,6 +523,7 @@ class ClusterEpochs:
         self._background.fault(SquallError("another process has taken this worker's place"))
 
     def _fault(self, error: SquallError) -> None:
+        self._failed = self._failed or error
         if not self._restore.done():
             self._restore.set_exception(error)
         else:

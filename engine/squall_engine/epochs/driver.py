@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import inspect
 import threading
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,7 +27,7 @@ from squall_common.component.delivery.transactional import RowBatch, Transaction
 from squall_common.component.refusals import refuse
 from squall_common.component.state import KeyValueState
 from squall_common.config.options.typed import TopologyOptions
-from squall_common.errors import SquallError, describe
+from squall_common.errors import SquallError, describe, note_once
 from squall_common.names import DEAD_LETTER_STREAM, is_system_id
 from squall_common.state.errors import StateError, StateStoreError
 from squall_common.state.key_checks import KeyChecks
@@ -379,8 +379,15 @@ class EpochDriver:
             else:
                 rewind()
         except Exception as error:
-            where = f"component {task.component!r}: seek() failed: {describe(error)}"
-            raise ComponentStartError(task.component, task.task, where) from error
+            manifest = self._settings.manifest
+            where = "" if manifest is None else f" from checkpoint {manifest.epoch}"
+            named = f"seek() of {task.component!r} (task {task.task}){where}"
+            note_once(error, f"in {named}")  # its traceback is what is reported
+            what, hint = describe(error), None
+            if isinstance(error, SquallError):
+                what, hint = error.message, error.hint
+            message = f"{named} failed: {what}"
+            raise ComponentStartError(task.component, task.task, message, hint=hint) from error
 
     # ---- running ----
 
@@ -485,7 +492,8 @@ class EpochDriver:
                 if inspect.isawaitable(result):
                     await result
         except Exception as error:
-            fault = SquallError(f"flush() of {kept.name[0]!r} failed: {describe(error)}")
+            where = f"flush() of {kept.name[0]!r} (task {task.task})"
+            fault = SquallError(f"{where} failed: {describe(error)}")
             fault.__cause__ = error
             self._host.die(fault)
 
@@ -594,7 +602,11 @@ class EpochDriver:
                     await _on_own_thread(partial(kept.user.commit, batches), kept.name[0])
                 except Exception as error:
                     assert kept.task is not None
-                    self._host.report(kept.name[0], kept.task.task, error)
+                    component, number = kept.name[0], kept.task.task
+                    note_once(
+                        error, f"in commit() of {component!r} (task {number}), {_span(ready)}"
+                    )
+                    self._host.report(component, number, error)
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(self._closed.wait(), wait)
                     wait = min(2 * wait, _COMMIT_WAIT_SECS_MAX)
@@ -619,6 +631,12 @@ class EpochDriver:
                 self._left_commits = True
                 await asyncio.wait(left)
         return not self._left_commits
+
+
+def _span(batches: Sequence[Batch]) -> str:
+    """The checkpoints of batches, in order, in words."""
+    first, last = batches[0].epoch, batches[-1].epoch
+    return f"checkpoint {first}" if first == last else f"checkpoints {first} to {last}"
 
 
 def _positioned(send: Any, positions: dict[Any, Any], ids: Any, otherwise: Any) -> Any:

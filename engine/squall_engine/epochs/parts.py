@@ -15,6 +15,7 @@ from squall_common.state.errors import (
     StateDamagedError,
     StateError,
     StateStoreError,
+    StateVersionError,
 )
 from squall_common.state.key_groups import BOUND, groups_of_task
 from squall_common.state.keyed import KeyedState
@@ -224,7 +225,16 @@ class PartStore:
 
     def load_manifest(self, name: Name) -> Manifest:
         """The same, decoded. Raises StateError."""
-        return decode_manifest(self.read_manifest(name), self.manifest_path(name))
+        try:
+            where = f"{self.manifest_path(name)} in {self._store.url}"
+            return decode_manifest(self.read_manifest(name), where)
+        except StateVersionError:
+            raise
+        except StateDamagedError as error:
+            raise StateDamagedError(
+                f"{self._topology!r} cannot start from checkpoint {name.epoch}: {error.message}",
+                hint=error.hint,
+            ) from error
 
     def restore_state(self, part: ComponentPart, task: TaskName, state: KeyedState) -> None:
         """Read the keyed state of a task. Raises StateError."""

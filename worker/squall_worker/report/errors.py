@@ -12,7 +12,7 @@ from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
 from squall_common.daemon.output.redaction import redact_text
-from squall_common.errors import SquallError, describe
+from squall_common.errors import SquallError, describe_fully
 from squall_common.names import SYSTEM_TASK
 from squall_common.topology.error_text import with_source
 from squall_common.topology.error_throttle import ErrorThrottle
@@ -27,9 +27,9 @@ _WAITING_MAX = 100
 
 def report_text(error: BaseException) -> str:
     """An error as text for people, in bounded length: its traceback with the message at the end, or
-    only the message of an expected failure."""
+    only the message of an expected failure, with its notes."""
     if isinstance(error, SquallError):
-        return describe(error)
+        return describe_fully(error)
     text = "".join(traceback.format_exception(error)).rstrip()
     if len(text) > _TEXT_CHARS_MAX:
         half = _TEXT_CHARS_MAX // 2

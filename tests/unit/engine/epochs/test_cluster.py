@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
 from dataclasses import replace
@@ -19,12 +20,13 @@ from squall_common.cluster.values import SavepointRequest, StormBase, TopologySt
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import SquallError
 from squall_common.state.checkpoint_store import CheckpointStore
-from squall_common.state.errors import StateStoreError
+from squall_common.state.errors import StateDamagedError, StateStoreError
 from squall_common.topology.model import WorkerSlot
 from squall_common.topology.prepared import prepare
 from squall_engine.epochs import cluster
 from squall_engine.epochs.cluster import ClusterEpochs, Image, incarnation_of
 from squall_engine.epochs.driver import EpochDriver
+from squall_engine.epochs.messages import Name, Restore
 
 SLOT = WorkerSlot("a", 6700)
 
@@ -212,3 +214,28 @@ async def test_a_rescaled_topology_has_another_name_for_its_placement(tmp_path: 
     assert worker.epochs.placement != rescaled.epochs.placement
     await worker.epochs.close(1.0)
     await rescaled.epochs.close(1.0)
+
+
+async def test_a_worker_that_cannot_read_the_last_checkpoint_ends_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its error is what `storm get-errors` shows."""
+    worker = await one_worker(tmp_path)
+    epochs = worker.epochs
+    monkeypatch.setattr(epochs, "_chief", None)  # another worker coordinates
+    monkeypatch.setattr(epochs, "_check_mark", lambda: asyncio.sleep(0))
+    name = Name(2, 7, "manifest")
+    manifest = tmp_path / epochs._parts.manifest_path(name)
+    manifest.parent.mkdir(parents=True)
+    manifest.write_bytes(b"damaged by a disk, or cut short")
+    restore = Restore(3, 7, {}, {}, name, "words-1-1")
+    epochs._restore.set_result(restore)
+    with pytest.raises(StateDamagedError) as caught:
+        await epochs.restore()
+    assert re.fullmatch(
+        rf"'words' cannot start from checkpoint 7: the manifest words/manifests/\S+ in "
+        rf"{re.escape(str(tmp_path))} is damaged: .*",
+        caught.value.message,
+    )
+    assert "start from a savepoint" in str(caught.value.hint)
+    await epochs.close(1.0)

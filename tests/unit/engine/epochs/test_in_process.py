@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -257,6 +257,48 @@ class Stuck(TransactionalSink):
         raise OSError("the database is away")
 
 
+class CannotSeek(Words):
+    error: ClassVar[Exception]
+
+    def seek(self, positions: Any) -> None:
+        if positions:
+            raise self.error
+        super().seek(positions)
+
+
+@pytest.mark.parametrize(
+    "error", [OSError("no such topic"), SquallError("no such topic", hint="make it")], ids=repr
+)
+def test_an_error_of_seek_and_of_commit_names_the_task_and_the_checkpoint(
+    tmp_path: Path, error: Exception
+) -> None:
+    run(tmp_path, rows=100)
+    builder = TopologyBuilder()
+    builder.spout("words", CannotSeek(ROWS))
+    builder.bolt("count", Count(), parallelism=3).fields("words", "word")
+    builder.bolt("write", Write(), parallelism=2).shuffle("count")
+    CannotSeek.error = error
+    with LocalCluster() as cluster, pytest.raises(ComponentStartError) as caught:
+        cluster.submit_topology("words", conf(tmp_path), builder.build())
+    where = r"seek\(\) of 'words' \(task \d+\) from checkpoint \d+"
+    assert re.fullmatch(rf"{where} failed: .*no such topic", caught.value.message)
+    assert caught.value.hint == getattr(error, "hint", None)
+    (note,) = error.__notes__  # with its traceback in the report
+    assert re.fullmatch(f"in {where}", note)
+
+    def failed() -> bool:
+        return len(cluster.errors("stuck")) > 1
+
+    builder = TopologyBuilder()
+    builder.spout("words", Words(ROWS[:10]))
+    builder.bolt("write", Stuck()).shuffle("words")
+    with LocalCluster() as cluster:
+        cluster.submit_topology("stuck", conf(tmp_path), builder.build())
+        cluster.wait_until(failed, 60.0)
+        (note,) = cluster.errors("stuck")[0].error.__notes__
+    assert re.fullmatch(r"in commit\(\) of 'write' \(task \d+\), checkpoints? \d+.*", note)
+
+
 def test_a_component_of_another_kind_does_not_drop_what_it_had(tmp_path: Path) -> None:
     """State and rows would be in no checkpoint after the first one of the new kind."""
 
@@ -394,6 +436,10 @@ def test_a_damaged_file_is_named(tmp_path: Path, what: str) -> None:
     # Of manifests, there may be an older one.
     with LocalCluster() as cluster, pytest.raises(SquallError, match="|".join(names)) as caught:
         cluster.submit_topology("words", conf(tmp_path), topology())
+    if what.startswith("manifests"):
+        assert re.match(
+            r"'words' cannot start from checkpoint \d+: the manifest", str(caught.value)
+        )
     named = isinstance(caught.value, ComponentStartError)
     assert named == what.startswith("segments")
     assert isinstance(caught.value.__cause__ if named else caught.value, StateDamagedError)

@@ -9,6 +9,7 @@ import pytest
 from squall_common.cluster.values import ErrorInfo
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.clock import ManualClock
+from squall_common.errors import SquallError
 from squall_worker.report.errors import ErrorReporter, report_text
 
 
@@ -86,6 +87,15 @@ async def test_errors_come_from_any_thread() -> None:
     await asyncio.to_thread(reporter.report, "split", 3, ValueError("bad"))
     await reporter.close(5)
     assert sent == ["split"]
+
+
+def test_a_report_has_the_notes_of_an_error() -> None:
+    """They say which task and which function it was."""
+    expected = SquallError("no such topic", hint="make it")
+    for error in (expected, OSError("no such topic")):
+        error.add_note("in seek() of 'words' (task 3)")
+        assert "no such topic" in report_text(error)
+        assert "in seek() of 'words' (task 3)" in report_text(error)
 
 
 async def test_a_report_begins_with_what_the_component_was_given() -> None:
