@@ -47,6 +47,7 @@ from squall_common.errors import SquallError
 from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK, topology_name_of
 from squall_common.outside.held import HeldTokens
 from squall_common.security.identity import Role
+from squall_common.state.errors import SnapshotError
 from squall_common.topology.model import WorkerSlot
 from squall_common.worker_files.heartbeat_file import Phase
 from squall_common.worker_files.launch_spec import LaunchSpec
@@ -759,6 +760,9 @@ class Worker:
         )
         said = str(error).partition("\n")[0]  # without the hint
         print_if_possible(f"{type(error).__name__}: {said}", sys.stderr)
+        if isinstance(error, SnapshotError):
+            self._errors.report(error.component, error.task, error)
+            return
         embed = sys.modules.get("squall_engine.embed")
         if embed is None or not isinstance(error, embed.ComponentStartError):
             self._errors.report(SYSTEM_COMPONENT, SYSTEM_TASK, error)

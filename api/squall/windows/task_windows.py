@@ -79,9 +79,12 @@ class TaskWindows:
         except SquallError:
             raise
         except Exception as error:
-            raise SquallError(
-                f"the windows of {self._component} hold a value that cannot be stored: {error}"
-            ) from error
+            message = f"the windows of {self._component} hold a value that cannot be stored"
+            kind = getattr(error, "kind", None)  # of a `ValueNotEncodableError`
+            if kind is None:
+                raise SquallError(f"{message}: {error}") from error
+            reason = getattr(error, "reason", None)
+            raise SquallError(f"{message}: its type {kind} has no encoding", hint=reason) from error
 
     def restore(self, data: bytes, codec: Codec, make_tuple: MakeTuple, now_ms: int) -> None:
         """Go on from what was stored, also before the windows moved with key groups. Raises

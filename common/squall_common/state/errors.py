@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from squall_common.errors import SquallError
+from squall_common.errors import SquallError, describe
 
 AFTER_A_LOSS = (
     "restore it from a copy, or start from a savepoint (storm jar --from-savepoint); with another "
@@ -34,6 +34,25 @@ class StateVersionError(StateDamagedError):
 
 class StateValueError(StateError, ValueError):
     """A value or a key of a type that cannot be stored."""
+
+
+class SnapshotError(StateError):
+    """A task has something that no checkpoint can have; `component` and `task` say which."""
+
+    def __init__(self, component: str, task: int, epoch: int, error: Exception) -> None:
+        """`error`: what cannot be stored, and why."""
+        kind, hint = getattr(error, "kind", None), getattr(error, "hint", None)
+        what = error.message if isinstance(error, SquallError) else describe(error)
+        if kind is not None:  # of a `ValueNotEncodableError`
+            what, hint = f"a value of type {kind} has no encoding", getattr(error, "reason", None)
+        super().__init__(
+            f"checkpoint {epoch} cannot be taken, because of {component!r} (task {task}): {what}",
+            hint=f"{hint or 'mend the component'}. It was changed in place after its call, or in a "
+            "total, where no tuple can fail for it: the topology ends, goes on from the last "
+            "checkpoint, and ends again at this value until the component is mended",
+        )
+        self.component = component
+        self.task = task
 
 
 class StateStoreError(StateError):

@@ -29,7 +29,12 @@ from squall_common.component.state import KeyValueState
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import SquallError, describe, note_once
 from squall_common.names import DEAD_LETTER_STREAM, is_system_id
-from squall_common.state.errors import StateError, StateStoreError
+from squall_common.state.errors import (
+    SnapshotError,
+    StateError,
+    StateStoreError,
+    StateValueError,
+)
 from squall_common.state.key_checks import KeyChecks
 from squall_common.state.key_groups import max_parallelism
 from squall_common.state.keyed import KeyedState
@@ -504,8 +509,11 @@ class EpochDriver:
         if kept.windows is not None:
             try:
                 progress = kept.windows.store()
-            except SquallError as error:
+            except StateStoreError as error:
                 self._host.die(error)
+                return
+            except SquallError as error:
+                self._host.die(self.snapshot_error(kept.name, epoch, error))
                 return
         batches: Mapping[Batch, list[Any]] = {}
         if kept.state is not None:
@@ -514,7 +522,8 @@ class EpochDriver:
             try:
                 changes = kept.state.snapshot(epoch, base=base)
             except StateError as error:  # of state on disk
-                self._host.die(error)
+                is_value = isinstance(error, StateValueError)
+                self._host.die(self.snapshot_error(kept.name, epoch, error) if is_value else error)
                 return
             older = () if base else older
             merged = can_merge and not base and kept.chain.merges(epoch)
@@ -550,6 +559,11 @@ class EpochDriver:
         for slot in elsewhere:
             assert self._fence is not None
             self._fence.add_barrier(slot, Barrier(*kept.name, epoch, full))
+
+    def snapshot_error(self, name: TaskName, epoch: int, error: Exception) -> SnapshotError:
+        """The error of a task whose snapshot has something that cannot be stored."""
+        component, index = name
+        return SnapshotError(component, self._plan.tasks_of[component][index], epoch, error)
 
     def _receive(self, barrier: Barrier) -> None:
         """A task of another worker has taken its snapshot."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
+from squall_common.state.manifest import TaskPart
 from squall_engine.epochs import member as does
 from squall_engine.epochs.background import Background
 from squall_engine.epochs.driver import EpochDriver
@@ -107,9 +108,7 @@ class TakingPart:
             known = self.member.tasks.get(task)
             return known is not None and known.taken == snapshot.epoch
 
-        part = await self._background.insist(
-            partial(self._parts.write, snapshot, groups), is_wanted
-        )
+        part = await self._background.insist(partial(self._written, snapshot, groups), is_wanted)
         if part is None:
             return
         assert self.driver is not None
@@ -117,3 +116,11 @@ class TakingPart:
         durable = self.member.durable(snapshot.generation, snapshot.epoch, task, Part(groups, part))
         if durable is not None:
             self._say(durable)
+
+    def _written(self, snapshot: Snapshot, groups: int) -> TaskPart:
+        """Make it durable. On the thread of the background. Raises StateError."""
+        try:
+            return self._parts.write(snapshot, groups)
+        except ValueError as error:  # of a value without an encoding
+            assert self.driver is not None
+            raise self.driver.snapshot_error(snapshot.task, snapshot.epoch, error) from error

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import pytest
 
 from squall import (
+    AggregateBolt,
     Bolt,
     LocalCluster,
     RowBatch,
@@ -27,8 +28,9 @@ from squall import (
     Tuple,
 )
 from squall.testing import ReplayableSpout
+from squall.windows import tumbling
 from squall_common.state.checkpoint_store import CheckpointStore
-from squall_common.state.errors import StateDamagedError, StateStoreError
+from squall_common.state.errors import SnapshotError, StateDamagedError, StateStoreError
 from squall_common.state.inspect import last_checkpoint
 from squall_common.state.manifest import decode_manifest
 from squall_engine.core.codec import CodecError
@@ -297,6 +299,60 @@ def test_an_error_of_seek_and_of_commit_names_the_task_and_the_checkpoint(
         cluster.wait_until(failed, 60.0)
         (note,) = cluster.errors("stuck")[0].error.__notes__
     assert re.fullmatch(r"in commit\(\) of 'write' \(task \d+\), checkpoints? \d+.*", note)
+
+
+class KeepsReference(StatefulBolt):
+    outputs = ["word", "count"]
+
+    def execute(self, tup: Tuple) -> None:
+        before = getattr(self, "before", None)
+        if before is not None:
+            before.append(object())  # of the last call: nobody watches it
+        self.before = [1]
+        self.state.put(tup["word"], self.before)
+
+
+class ListsOfWindows(AggregateBolt):
+    outputs = ["word", "count"]
+    windows = tumbling(count=1_000)
+
+    def init(self) -> list[Any]:
+        return []
+
+    def add(self, total: list[Any], tup: Tuple) -> list[Any]:
+        return [*total, object() if total else 1]
+
+    def merge(self, first: list[Any], second: list[Any]) -> list[Any]:
+        return first + second
+
+    def result(self, total: list[Any], window: Any) -> None:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("bolt", "what"),
+    [
+        (KeepsReference, "the state of key '.*' cannot be stored: a value of type builtins:object"),
+        (ListsOfWindows, "the windows of .* cannot be stored: its type builtins:object"),
+    ],
+)
+def test_what_only_a_checkpoint_can_find_is_named_with_what_happens_then(
+    tmp_path: Path, bolt: Callable[[], Bolt], what: str
+) -> None:
+    builder = TopologyBuilder()
+    builder.spout("words", Words(ROWS[:20]))
+    builder.bolt("keep", bolt()).fields("words", "word")
+    with LocalCluster() as cluster:
+        cluster.submit_topology("words", conf(tmp_path), builder.build())
+        with pytest.raises(SquallError, match="'words' died") as caught:
+            cluster.wait(60.0)
+    error = caught.value.__cause__
+    assert isinstance(error, SnapshotError)
+    where = r"checkpoint \d+ cannot be taken, because of 'keep' \(task \d+\): "
+    assert re.match(where + what, error.message)
+    assert "make it a dataclass" in str(error.hint)
+    assert "goes on from the last checkpoint" in str(error.hint)
+    assert error.component == "keep"
 
 
 def test_a_component_of_another_kind_does_not_drop_what_it_had(tmp_path: Path) -> None:
