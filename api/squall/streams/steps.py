@@ -337,6 +337,16 @@ def _same(spec: Spec, label: str, extra: Any, registry: Registry) -> _Run:
     return lambda flow, fail: flow
 
 
+def _holds(value: Any, name: str) -> bool:
+    """Whether a value is an object with a field of this name. Not hasattr: a text has `count`."""
+    kind = type(value)
+    return (
+        name in getattr(value, "__dict__", ())
+        or name in getattr(kind, "_fields", ())
+        or name in getattr(kind, "__dataclass_fields__", ())
+    )
+
+
 def _fields(spec: Spec, label: str, names: Any, registry: Registry) -> _Run:
     def values_of(value: Any) -> tuple[Any, ...]:
         if isinstance(value, dict):
@@ -344,7 +354,7 @@ def _fields(spec: Spec, label: str, names: Any, registry: Registry) -> _Run:
         if isinstance(value, tuple | list) and len(value) == len(names):
             return tuple(value)
         if len(names) == 1:
-            return (value,)
+            return (getattr(value, names[0]) if _holds(value, names[0]) else value,)
         if isinstance(value, tuple | list) and not hasattr(value, "_fields"):
             raise ValueError(f"{len(value)} values for {len(names)} fields")
         return tuple(getattr(value, name) for name in names)

@@ -199,7 +199,8 @@ class Stream(Generic[T]):
         """Give the values to a bolt, which is the component `id`. Without `fields`, its tuples have
         one field `value`; results by key have `key` and `value`, and results of windows also
         `start_ms` and `end_ms`. With `fields`, each value is taken apart: a dict by its keys, a
-        tuple or list by its length, anything else by its attributes."""
+        tuple or list by its length, anything else by its attributes. With one field, a value that
+        has no attribute of its name, such as a text, is the field itself."""
         parent = self._named(fields)
         self._graph.add(
             SinkNode(

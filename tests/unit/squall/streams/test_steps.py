@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 from tests.support import stream_steps as steps
@@ -12,6 +14,16 @@ from squall.streams.steps import Flow, Program
 from squall_common.topology.serialization import Registry
 
 Failed = dict[int, BaseException]
+
+
+class Card(NamedTuple):
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class Slotted:
+    user: str
+    amount: int = 0
 
 
 def run(flow: Flow, *steps_of: tuple[str, Any], extra: Any = None) -> tuple[Flow, Failed]:
@@ -122,6 +134,28 @@ def test_a_branch_takes_the_first_that_matches() -> None:
 def test_fields_take_values_apart(value: Any, row: list[Any]) -> None:
     flow, _ = run(Flow([value]), ("fields", None), extra=["user", "amount"])
     assert list(flow.values[0]) == row
+
+
+@pytest.mark.parametrize(
+    ("value", "field"),
+    [
+        (steps.Event("a", 1, 0), "a"),
+        (SimpleNamespace(user="a"), "a"),
+        (Card("a"), "a"),
+        (Slotted("a"), "a"),
+        ({"user": "a"}, "a"),
+        (("a",), "a"),
+    ],
+)
+def test_a_value_is_taken_apart_for_one_field_too(value: Any, field: Any) -> None:
+    flow, _ = run(Flow([value]), ("fields", None), extra=["user"])
+    assert list(flow.values[0]) == [field]
+
+
+@pytest.mark.parametrize("value", ["to count", 5, ["a", "b"], ("a", "b"), steps.Event("a", 1, 0)])
+def test_a_value_without_that_field_is_the_field_itself(value: Any) -> None:
+    flow, _ = run(Flow([value]), ("fields", None), extra=["count"])
+    assert list(flow.values[0]) == [value]
 
 
 @pytest.mark.parametrize("value", [("a",), {"user": "a"}, 5])
