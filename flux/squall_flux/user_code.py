@@ -94,7 +94,7 @@ def check_arguments(step: Step) -> None:
     """Raise TypeError for arguments that a constructor or function of the user's does not take."""
     if step.factory is not None:
         return
-    # Of a class, not its own signature: that would be the one of its metaclass.
+    # Of a class, not its own signature: that may be the one of its metaclass.
     function = inspect.getattr_static(step.target, "__init__", step.target)
     if isinstance(step.target, types.FunctionType):
         inspect.signature(step.target).bind(*step.args, **step.kwargs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABCMeta
 from typing import Any, TypeVar
 
@@ -15,6 +16,17 @@ _Made = TypeVar("_Made")
 class _ConstructionRecorder(ABCMeta):
     """A metaclass, because neither `__new__` nor a base `__init__` sees the end of the constructor.
     From ABCMeta, so that users' classes may be ABCs."""
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """The constructor's, for `help()` and notebooks: they would show that of `__call__`."""
+        made_by = cls.__init__ if cls.__init__ is not object.__init__ else cls.__new__  # type: ignore[misc]
+        if made_by is object.__new__:
+            return inspect.Signature()
+        whole = inspect.signature(made_by)
+        return whole.replace(
+            parameters=list(whole.parameters.values())[1:], return_annotation=whole.empty
+        )
 
     def __call__(cls: type[_Made], *args: Any, **kwargs: Any) -> _Made:
         if not travels.get():

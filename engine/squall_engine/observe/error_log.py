@@ -14,6 +14,14 @@ log = get_logger("squall_engine")
 _HOLD_WARNING_SECS = 60.0
 
 
+def _hint(what: str) -> str:
+    """How a call that waits stops holding the loop."""
+    thread = "blocking = True gives it a thread"
+    if what.endswith("tuple(s)"):
+        return f"{thread}, async def execute lets it wait"
+    return f"{thread}, async def next_tuple lets it wait" if "next_tuple" in what else thread
+
+
 class ErrorLog:
     """Errors go to the worker process, all of them, and to the log, the first few of an interval.
     May be used from any thread."""
@@ -66,5 +74,5 @@ class ErrorLog:
                 component=component,
                 work=what,
                 ms=round(1000 * secs),
-                hint="blocking = True gives it a thread, async def execute lets it wait",
+                hint=_hint(what),
             )

@@ -1,7 +1,9 @@
 """Components: bound to a collector in the worker, and clear about what is not there before."""
 
 import abc
+import inspect
 import logging
+import pydoc
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,6 +33,15 @@ CONTEXT: Any = SimpleNamespace(this_component_id="count", this_task_id=5)
 
 class Count(Bolt):
     def execute(self, tup: Any) -> None: ...
+
+
+class Keyed(Count):
+    def __init__(self, field: str, *, size: int = 3) -> None: ...
+
+
+class Made(Count):
+    def __new__(cls, field: str) -> Any:
+        return super().__new__(cls)
 
 
 class Loud(Bolt):
@@ -142,3 +153,21 @@ def test_a_stream_is_its_fields_and_whether_it_is_direct():
     assert Stream(["a"]).direct is False
     with pytest.raises(InvalidTopologyError, match=r"write Stream\(\['word'\]\)"):
         Stream("word")
+
+
+@pytest.mark.parametrize(
+    ("kind", "signature"),
+    [
+        (Count, "()"),
+        (Keyed, "(field: str, *, size: int = 3)"),
+        (type("Derived", (Keyed,), {}), "(field: str, *, size: int = 3)"),
+        (Made, "(field: str)"),
+    ],
+)
+def test_a_class_shows_the_arguments_of_its_constructor(kind: Any, signature: str) -> None:
+    assert str(inspect.signature(kind)) == signature
+
+
+def test_help_shows_the_arguments_of_the_constructor() -> None:
+    shown = pydoc.render_doc(Keyed, renderer=pydoc.plaintext)
+    assert "\n |  Keyed(field: str, *, size: int = 3)\n" in shown

@@ -65,3 +65,23 @@ def test_a_circle_of_causes_is_looked_at_once() -> None:
     log = ErrorLog(lambda: 0.0, lambda c, t, error: reported.append(str(error)), TopologyOptions())
     log.report("split", 3, one)
     assert reported == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("work", "hint"),
+    [
+        ("3 tuple(s)", "blocking = True gives it a thread, async def execute lets it wait"),
+        (
+            "1 call(s) of next_tuple",
+            "blocking = True gives it a thread, async def next_tuple lets it wait",
+        ),
+        ("a call of exhausted", "blocking = True gives it a thread"),
+        ("a timer's call", "blocking = True gives it a thread"),
+    ],
+)
+def test_what_holds_the_loop_is_told_how_not_to(
+    work: str, hint: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    ErrorLog(lambda: 100.0, None, TopologyOptions()).held_loop("gps", work, 0.5)
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert message.endswith(f'hint="{hint}"')
