@@ -17,6 +17,7 @@ from enum import IntEnum
 
 from squall_common.names import is_system_id
 
+_ONE_AT_A_TIME = 1.5  # calls under way above which a task does not make one after the other
 NEARLY_FULL, FULL = 0.6, 0.8  # of an executor's time: at the second it hardly takes more
 _SHARED = 1.1  # workers' time above which the executors of a worker cannot be sharing its thread
 _SKEW = 1.6  # the busiest executor against the mean (of two executors it is at most 2)
@@ -106,6 +107,17 @@ class ComponentFacts:
     def busy_with_tuples(self) -> float:
         """The mean share of its executors' time that tuples take, ticks left out."""
         return self.executed * self.execute_ms / 1000 / max(1, self.executors)
+
+    @property
+    def calls_at_once(self) -> float:
+        """How many calls of `execute` each task of a bolt has under way, on average."""
+        return self.executed * self.execute_ms / 1000 / max(1, self.tasks)
+
+    @property
+    def waits_at_once(self) -> bool:
+        """Whether it is a bolt whose calls overlap (`async def execute`), so that the time in
+        `execute` does not say how close it is to its limit."""
+        return not self.is_spout and self.calls_at_once > _ONE_AT_A_TIME
 
     @property
     def load(self) -> float:
@@ -326,7 +338,7 @@ def _held(facts: Facts) -> Iterator[Finding]:
 def _busy(facts: Facts) -> Iterator[Finding]:
     """The bolts that limit the topology, and by what: one key, ticks, their number, or workers
     whose executors fill them together, so that none of them needs to be full."""
-    bolts = [one for one in facts.components if not one.is_spout]
+    bolts = [one for one in facts.components if not one.is_spout and not one.waits_at_once]
     if not bolts:
         return
     one = max(bolts, key=lambda bolt: bolt.busy)
@@ -352,6 +364,27 @@ def _busy(facts: Facts) -> Iterator[Finding]:
             f"({_tuples(one)}, {_count(one.executors, 'executor')}). {_remedy(facts, one)}",
             one.name, trend,
         )  # fmt: skip
+
+
+def _waiting(facts: Facts) -> Iterator[Finding]:
+    """The async bolt with the most calls under way. Its limit is a number of calls, not time."""
+    bolts = [one for one in facts.components if one.waits_at_once]
+    if not bolts:
+        return
+    one = max(bolts, key=lambda bolt: bolt.calls_at_once)
+    yield Finding(
+        "slow bolt",
+        Severity.NOTE,
+        f"{one.name} waits in many calls at once",
+        f"{_each(one.tasks)} has {_rate(one.calls_at_once)} calls of execute "
+        f"under way on average ({_tuples(one)}). If tuples queue for it, raise its "
+        "topology.bolt.async.concurrency, or let what it waits for answer sooner.",
+        one.name,
+    )
+
+
+def _each(tasks: int) -> str:
+    return "Its task" if tasks == 1 else f"Each of its {tasks} tasks"
 
 
 def _is_skewed(one: ComponentFacts) -> bool:
@@ -529,8 +562,8 @@ def _errors(facts: Facts) -> Iterator[Finding]:
 
 
 _RULES: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
-    _status, _health, _held, _idle, _finished, _busy, _blocked, _failing, _checkpoints, _restarts,
-    _silent, _errors,
+    _status, _health, _held, _idle, _finished, _busy, _waiting, _blocked, _failing, _checkpoints,
+    _restarts, _silent, _errors,
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -167,6 +168,30 @@ def test_a_bolt_that_is_busy_with_ticks_is_not_given_more_executors() -> None:
         "Its tuples take 5% of the time, the rest goes to ticks: do less on each."
     )
     assert "rebalance" not in found.text
+
+
+def test_an_async_bolt_is_not_judged_by_the_time_in_its_calls() -> None:
+    lookup = bolt(busy=15.6, busy_mean=15.6, executed=520.0, execute_ms=60.0, tasks=2)
+    found = only(spout(), lookup)
+    assert (found.kind, found.severity, found.component) == ("slow bolt", Severity.NOTE, "enrich")
+    assert found.title == "enrich waits in many calls at once"
+    assert "Each of its 2 tasks has 16 calls of execute under way" in found.text
+    assert "raise its topology.bolt.async.concurrency" in found.text
+    assert "Its task has 31 calls" in only(spout(), replace(lookup, tasks=1, executors=1)).text
+
+
+def test_an_async_bolt_does_not_hide_the_bottleneck() -> None:
+    lookup = bolt(busy=1.0, busy_mean=1.0, executed=520.0, execute_ms=60.0, tasks=2)
+    found = findings(topology(spout(), lookup, bolt(name="store", busy=0.95)))
+    assert [(one.severity, one.component) for one in found] == [
+        (Severity.SLOW, "store"),
+        (Severity.NOTE, "enrich"),
+    ]
+
+
+def test_a_thread_for_each_task_fills_an_executor_more_than_once() -> None:
+    blocking = bolt(busy=1.0, busy_mean=1.0, executed=190.0, execute_ms=40.0, tasks=8)
+    assert only(spout(), blocking).severity is Severity.SLOW
 
 
 def test_ticks_are_not_blamed_while_the_mean_is_not_known() -> None:
