@@ -266,6 +266,7 @@ def _run(
         level = ClientOptions.read(session.conf).storm_log_level
         set_up_logging(level=logging.getLevelNamesMapping()[level])
     failed = 0
+    cut_short: list[str] = []
     given = env.get(LOCAL_TTL_VARIABLE)
     ttl_secs = float(given) if given else None
     held = HeldLoop(partial(_loop_of, session), folder)
@@ -293,6 +294,13 @@ def _run(
             failed = _print_counts(session.local_cluster)
             _allow_time_to_stop(session, session.local_cluster)
             session.local_cluster.shutdown()
+            cut_short = getattr(session.local_cluster, "cut_short", [])
+    if status == 0 and cut_short:
+        raise SquallError(
+            f"{', '.join(cut_short)} ended without a last checkpoint: what came after the one "
+            "before is not in its sinks",
+            hint="the errors above say why; the next start goes on from the one before",
+        )
     if status == 0 and failed:
         raise SquallError(
             f"{failed} message{'s' if failed > 1 else ''} failed, and no replay succeeded",

@@ -97,6 +97,8 @@ class LocalTopologies:
         # may turn it off.
         self._conf["topology.testing.always.try.serialize"] = True
         self._running: dict[str, _Running] = {}
+        # The topologies that `shutdown` has ended without a checkpoint of all that they did.
+        self.cut_short: list[str] = []
         self._submitted = 0
 
     async def submit_topology(
@@ -334,7 +336,8 @@ class LocalTopologies:
         """Stop every topology without waiting for tuples in flight. With checkpoints, take a last
         one, within ten seconds."""
         for name, running in list(self._running.items()):
-            await self._finish_epochs(running, _FINISH_SECS)
+            if not await self._finish_epochs(running, _FINISH_SECS):
+                self.cut_short.append(name)
             await running.engine.stop(0)
             if running.epochs is not None:
                 await running.epochs.close()
@@ -344,13 +347,22 @@ class LocalTopologies:
                 await running.reporters.close()
             self._running.pop(name, None)
 
-    async def _finish_epochs(self, running: _Running, wait_secs: float) -> None:
+    async def _finish_epochs(self, running: _Running, wait_secs: float) -> bool:
+        """Take a last checkpoint, if it has them. Returns whether none is missing."""
+        complete = True
         if running.epochs is not None and running.died is None:
             running.engine.set_active(False)
-            if not await running.epochs.finish(wait_secs):
-                log.warning("no_last_checkpoint", topology_id=running.id)
+            complete = await running.epochs.finish(wait_secs)
+            if not complete:
+                log.warning(
+                    "no_last_checkpoint",
+                    topology_id=running.id,
+                    what_now="its sinks lack what came after the one before, from which the next "
+                    "start goes on",
+                )
         if running.epochs is not None:
             await running.epochs.stop_commits()
+        return complete
 
     def _set_active(self, running: _Running, active: bool) -> None:
         running.active = active
@@ -531,6 +543,11 @@ class LocalCluster:
         `until_finished`, also no longer than until all of them have finished (`has_finished`).
         Returns whether they have. Raises SquallError if one of them died."""
         return self._run(self._topologies.wait(secs, until_finished=until_finished))
+
+    @property
+    def cut_short(self) -> list[str]:
+        """The topologies with checkpoints that have ended without a last one."""
+        return list(self._topologies.cut_short)
 
     def shutdown(self) -> None:
         """Stop every topology and the thread. Idempotent."""

@@ -64,7 +64,7 @@ def command(
     has ended: it defines exhausted(), and LinesSpout takes follow=False.
 
     The exit status is 1 if a message failed and no replay of it, with the same message id,
-    succeeded.
+    succeeded, and if it could not take a last checkpoint, so that sinks lack rows.
     """
     from squall_cli.programs.entry import run_entry
 

@@ -709,6 +709,56 @@ def test_local_mode_refuses_an_unguarded_submit(runner):
     assert "importing module 'wc' calls submit_topology" in message
 
 
+REFUSING = """
+    from squall import RewindableSpout, TopologyBuilder, TransactionalSink, submit_topology
+
+    class Numbers(RewindableSpout):
+        outputs = ["n"]
+
+        def seek(self, positions):
+            self.at = positions.get("all", 0)
+
+        def next_tuple(self):
+            if self.at < 9:
+                self.at += 1
+                self.emit([self.at], position=("all", self.at))
+
+    class Store(TransactionalSink):
+        def commit(self, batches):
+            if any(batch.rows for batch in batches):
+                raise OSError(28, "No space left on device")
+
+    def main(folder):
+        builder = TopologyBuilder()
+        builder.spout("numbers", Numbers())
+        builder.bolt("store", Store()).shuffle("numbers")
+        conf = {"topology.checkpoint.interval.secs": 1, "topology.state.url": folder}
+        submit_topology("numbers", conf, builder.build())
+
+    if __name__ == "__main__":
+        import sys
+        main(sys.argv[1])
+    """
+
+
+def test_local_mode_fails_if_sinks_lack_what_was_processed(runner, tmp_path):
+    """All is acked, and the disk of the sink is full."""
+    runner.write("wc.py", REFUSING)
+    found = runner.run("wc", str(tmp_path / "state"), SQUALL_MODE="local", SQUALL_LOCAL_TTL="1")
+    assert found.status == 1, found
+    assert (
+        "error: numbers ended without a last checkpoint: what came after the one before"
+        in found.err
+    )
+    assert "No space left on device" in found.err
+
+
+def test_local_mode_succeeds_if_the_last_checkpoint_is_whole(runner, tmp_path):
+    runner.write("wc.py", REFUSING.replace("raise OSError(28, ", "print("))
+    found = runner.run("wc", str(tmp_path / "state"), SQUALL_MODE="local", SQUALL_LOCAL_TTL="1")
+    assert (found.status, found.out.split()[:3]) == (0, ["No", "space", "left"]), found
+
+
 def test_a_component_that_cannot_start_is_reported_in_local_mode(runner):
     """The log has the component's own traceback; the last line is the one message."""
     runner.write(
