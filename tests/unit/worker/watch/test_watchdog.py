@@ -1,13 +1,14 @@
 """The watchdog beside a real engine, whose loop or threads are stuck in a component: one call of
-each kind. Its clock is the test's; the test plays the heartbeat thread."""
+each kind. Its clock is the test's; the test plays the heartbeat thread, and moves the clock only
+when a loop that can run has run: without a processor for a moment, it would seem to be held."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -24,11 +25,15 @@ from squall_engine.embed import EmbeddedEngine, EngineSettings
 from squall_worker.watch.watchdog import EXIT_STALLED, Watchdog
 
 STUCK = threading.Event()  # something waits for GO
+LOOP_IS_HELD = threading.Event()  # it waits on the loop's thread
 GO = threading.Event()
 SECRET = "a value of a tuple"
 
 
 def wait_here() -> None:
+    with contextlib.suppress(RuntimeError):  # on another thread
+        asyncio.get_running_loop()
+        LOOP_IS_HELD.set()
     STUCK.set()
     GO.wait(30)
 
@@ -129,6 +134,7 @@ class Setup:
         self.asked: list[int] = []
         self.answer: str | None = None
         self.dog: Watchdog
+        self.loop: asyncio.AbstractEventLoop
         self.engine: EmbeddedEngine
 
     def send(self, errors: Sequence[tuple[str, ErrorInfo]], secs: float) -> None:
@@ -144,8 +150,16 @@ class Setup:
         """Look as the heartbeat thread does."""
         while secs > 0:
             wait = self.dog.look()
+            if not LOOP_IS_HELD.is_set():
+                self.let_loop_run()
             self.clock.advance(wait)
             secs -= wait
+
+    def let_loop_run(self) -> None:
+        """Until it has answered what it was asked before."""
+        has_run = threading.Event()
+        self.loop.call_soon_threadsafe(has_run.set)
+        assert has_run.wait(20)
 
 
 def wait_until(condition: Callable[[], object]) -> None:
@@ -155,10 +169,11 @@ def wait_until(condition: Callable[[], object]) -> None:
         time.sleep(0.002)
 
 
-@contextmanager
+@contextlib.contextmanager
 def running(spout: Spout, bolt: Bolt, **conf: Any) -> Iterator[Setup]:
     """One worker's engine on a thread of its own, until it is stuck."""
     STUCK.clear()
+    LOOP_IS_HELD.clear()
     GO.clear()
     builder = TopologyBuilder()
     builder.spout("words", spout)
@@ -181,9 +196,9 @@ def running(spout: Spout, bolt: Bolt, **conf: Any) -> Iterator[Setup]:
             )
         )
         await engine.start()
-        loop = asyncio.get_running_loop()
+        setup.loop = asyncio.get_running_loop()
         setup.dog = Watchdog(
-            loop,
+            setup.loop,
             setup.clock,
             record=lambda component, task, text: ErrorInfo(text, 0, "h", 1),
             send=setup.send,
