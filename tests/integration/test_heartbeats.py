@@ -3,16 +3,14 @@ while Nimbus stands still."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
-from tests.support.devcluster import DevCluster, wait_for
+from tests.support.devcluster import DevCluster, stopped, wait_for
 from tests.support.ledger import Ledger, text
 from tests.support.live_files import texts
 from tests.support.submit import submit_ledger
@@ -66,17 +64,6 @@ def nodes(client: KazooClient, topology: str) -> dict[str, int]:
         if name != "questions" and stat is not None:
             found[name] = stat.mzxid
     return found
-
-
-@contextlib.contextmanager
-def stopped(pid: int) -> Iterator[None]:
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        stat = Path(f"/proc/{pid}/stat")
-        wait_for("it to stand still", lambda: stat.read_text().rpartition(") ")[2][0] == "T")
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 def reports_pass(cluster: DevCluster, count: int = 2) -> bool:

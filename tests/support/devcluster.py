@@ -63,6 +63,18 @@ def wait_empty(
         time.sleep(0.2)
 
 
+@contextlib.contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """The process stands still meanwhile."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        stat = Path(f"/proc/{pid}/stat")
+        wait_for("it to stand still", lambda: stat.read_text().rpartition(") ")[2][0] == "T")
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
 def wait_dead(*pids: int, timeout_secs: float = 60.0) -> None:
     """Until none of these processes runs."""
     wait_empty("processes", lambda: [pid for pid in pids if is_alive(pid)], timeout_secs)

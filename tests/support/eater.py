@@ -40,7 +40,7 @@ def touched(mib):
 
 
 class Eater(Bolt):
-    """Counts into a file, and eats what the file "order" says, once."""
+    """Counts into a file, and eats what the file "order" says, once; then makes "eaten"."""
 
     outputs = []
 
@@ -65,9 +65,14 @@ class Eater(Bolt):
         order.unlink()
         if who == "worker":
             self.eaten.append(touched(int(mib)))
+            (folder / "eaten").touch()
         else:
-            code = f"import time, eater; eaten = eater.touched({mib}); time.sleep(600)"
-            self.eaten.append(subprocess.Popen([sys.executable, "-c", code], cwd=HERE))
+            code = (
+                "import pathlib, sys, time, eater; eaten = eater.touched(int(sys.argv[1])); "
+                "pathlib.Path(sys.argv[2]).touch(); time.sleep(600)"
+            )
+            argv = [sys.executable, "-c", code, mib, folder / "eaten"]
+            self.eaten.append(subprocess.Popen(argv, cwd=HERE))
 
 
 if __name__ == "__main__":
@@ -115,8 +120,13 @@ class Counter:
         return wait_for("a count", self.read)[0]
 
     def eat(self, who: str, mib: int) -> None:
+        (self.folder / "eaten").unlink(missing_ok=True)
         (self.folder / "order.part").write_text(f"{who} {mib}")
         os.replace(self.folder / "order.part", self.folder / "order")
+
+    def wait_eaten(self) -> None:
+        """Until all of it is there; something may end the worker before."""
+        wait_for("all to be eaten", (self.folder / "eaten").exists)
 
     def wait_restarted(self, before: int) -> int:
         def restarted() -> int | None:
