@@ -18,6 +18,10 @@ from nats.errors import NoServersError
 
 from squall_connectors.base.address import tls_context, with_secrets
 
+_END_SECS = 2.0
+# Of the client.
+_TASKS = ("_reading_task", "_flusher_task", "_ping_interval_task")
+
 
 async def connect(
     connector: str,
@@ -33,7 +37,7 @@ async def connect(
     client itself would try for minutes, and say nothing meanwhile."""
     urls = servers.split(",")
     secure = ca_file is not None or any(url.strip().startswith("tls://") for url in urls)
-    client = _EncryptedClient() if secure else Client()
+    client = _EncryptedClient() if secure else _Client()
     tls: dict[str, Any] = {} if ca_file is None else {"tls": tls_context(ca_file)}
     tries = {"max_reconnect_attempts": 1, "reconnect_time_wait": 0.1}
     failures: list[Exception] = []
@@ -66,7 +70,17 @@ async def connect(
     return client
 
 
-class _EncryptedClient(Client):
+class _Client(Client):
+    """Ends without an error if the server is gone."""
+
+    async def _close(self, status: int, do_cbs: bool = True) -> None:
+        # It first sends what it has left. Much of the time its own tasks call it, and nobody hears
+        # of their errors.
+        with contextlib.suppress(OSError, RuntimeError):
+            await super()._close(status, do_cbs)
+
+
+class _EncryptedClient(_Client):
     """Sends nothing before there is TLS."""
 
     is_checked = False
@@ -89,8 +103,28 @@ class _EncryptedClient(Client):
 
 
 async def end(connection: Any) -> None:
-    """Close a connection, which may be broken."""
-    if connection is not None:
+    """Close a connection, which may be broken. Its client closes the socket only when all that it
+    has left is sent, which a server that stands still never takes, and not at all once it has begun
+    to close by itself; and nobody hears of the errors of its tasks."""
+    if connection is None:
+        return
+    try:
         with contextlib.suppress(Exception):
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(_END_SECS):
                 await connection.close()
+    finally:
+        transport = getattr(connection, "_transport", None)
+        for name in ("_io_writer", "_bare_io_writer"):  # with TLS there are two
+            writer = getattr(transport, name, None)
+            if writer is not None:
+                writer.transport.abort()
+        tasks = [getattr(connection, name, None) for name in _TASKS]
+        running = [task for task in tasks if task is not None]
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running, timeout=_END_SECS)
+        for task in running:
+            if task.done() and not task.cancelled():
+                task.exception()
+        await asyncio.sleep(0)  # the last calls of `connection_lost`
