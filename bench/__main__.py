@@ -22,8 +22,8 @@
     peers       other systems on the same lines
 
 Results go to build/bench/WHAT.json and WHAT.svg (with --only to WHAT-part.json); `python -m
-bench.report` writes the tables into docs/performance.md. Exit status: 0 measured, 1 a wrong count
-or a run that failed, 2 wrong usage.
+bench.report` writes the tables into docs/performance.md, and `python -m bench.turns` compares two
+checkouts. Exit status: 0 measured, 1 a wrong count or a run that failed, 2 wrong usage.
 """
 
 from __future__ import annotations
