@@ -8,6 +8,7 @@ from squall_common.config.options.declaration import (
     NIMBUS,
     OURS,
     TOPOLOGY,
+    UI,
     WORKER,
     Option,
 )
@@ -49,7 +50,7 @@ OPTIONS = (
         "then has to wake it. Longer than the pause between tuples: the latency between workers "
         "falls, and each worker takes a whole core while tuples come.",
         scope=TOPOLOGY,
-        readers=WORKER,
+        readers=WORKER | COMMAND | UI,
         unit="milliseconds",
         storm=OURS,
     ),
