@@ -192,13 +192,10 @@ class ThreadBolt(BoltTask):
         try:
             self.execute(tup)
         except Exception as error:
-            try:
-                # First: the loop may settle the message that the report names at once.
-                calls.report_error(error)
-            finally:
-                with self.lock:
-                    if not tup.settled:
-                        calls.fail(tup)
+            with self.lock:
+                if not tup.settled:
+                    calls.fail(tup)
+            calls.report_error(error)
         else:
             with self.lock:
                 if self.auto_ack and not tup.settled:
@@ -250,13 +247,11 @@ class ThreadBatchBolt(ThreadBolt):
         try:
             self.execute(tuples[:])
         except Exception as error:
-            try:
-                self.calls.report_error(error)  # first, as in `ThreadBolt`
-            finally:
-                with self.lock:
-                    for one in tuples:
-                        if not one.settled:
-                            self.calls.fail(one)
+            with self.lock:
+                for one in tuples:
+                    if not one.settled:
+                        self.calls.fail(one)
+            self.calls.report_error(error)
         else:
             if self.auto_ack:
                 processed = len(tuples)
