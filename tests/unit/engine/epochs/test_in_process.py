@@ -615,7 +615,9 @@ class Exhausted(Bolt):
 def test_a_flush_on_a_thread_that_ends_an_iterator_ends_the_topology(tmp_path: Path) -> None:
     with LocalCluster() as cluster:
         cluster.submit_topology("words", conf(tmp_path), topology(count=Exhausted()))
-        with pytest.raises(SquallError, match=r"flush\(\) of 'count' failed.*StopIteration"):
+        with pytest.raises(
+            SquallError, match=r"flush\(\) of 'count' \(task \d+\) failed.*StopIteration"
+        ):
             cluster.wait(60.0)
 
 
