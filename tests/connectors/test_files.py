@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import orjson
 import pytest
 from pyarrow import dataset, parquet
 from tests.support.effort import KILL_RECORDS, KILLS, SOAK
 
-from squall import Bolt, Spout
+from squall import Bolt, LocalCluster, Spout, TopologyBuilder, Tuple
 from squall.testing.connectors import (
     SinkContract,
     SourceContract,
@@ -32,6 +33,37 @@ class _Folder:
         self.folder = tmp_path / "files"
         self.folder.mkdir()
         self.state = tmp_path / "state"
+
+
+class Doubtful(Bolt):
+    """Keeps what it gets; the first tuple that a source could not read fails once."""
+
+    got: ClassVar[dict[str, list[Any]]] = {}
+
+    def prepare(self, conf: Any, context: Any) -> None:
+        self.own = self.got[context.this_component_id]
+        self.fails = context.this_component_id == "doubtful"
+
+    def execute(self, tup: Tuple) -> None:
+        self.own.append(tuple(tup.values))
+        if self.fails:
+            self.fails = False
+            raise ValueError("once")
+
+
+@contextmanager
+def running_with_doubtful(source: Spout) -> Iterator[None]:
+    """A topology that consumes both streams of a source. Nothing may be reported for what cannot be
+    read."""
+    Doubtful.got = {"collect": [], "doubtful": []}
+    builder = TopologyBuilder()
+    builder.spout("source", source)
+    builder.bolt("collect", Doubtful()).shuffle("source")
+    builder.bolt("doubtful", Doubtful()).shuffle("source", stream="unreadable")
+    with LocalCluster() as cluster:
+        cluster.submit_topology("doubtful", {}, builder.build())
+        yield
+        assert [str(one.error) for one in cluster.errors("doubtful")] == ["once"]
 
 
 class TestTailSpout(_Folder, SourceContract):
@@ -128,8 +160,27 @@ class TestTailSpout(_Folder, SourceContract):
         with self.running_source(spout) as (bolt, run, _):
             self.put(['{"value": 1}', "{", "[1]", '{"other": 2, "value": 3}'])
             wait_until("the others", lambda: bolt.got == ["1", "3"])
-        assert len(run.errors) == 2
-        assert "a.log, byte 13: JSONDecodeError" in str(run.errors[0])
+        [error] = run.errors  # the second is left for the next report
+        assert "a.log, byte 13: JSONDecodeError" in str(error)
+
+    def test_what_cannot_be_read_goes_to_the_bolt_that_consumes_it(self) -> None:
+        """It is a record like any other: the position waits for its ack."""
+        spout = TailSpout(str(self.path), ["value"], format="json", state=self.state)
+        self.put(['{"value": 1}', "{", "x" * (9 << 20), '{"value": 3}'])
+        with running_with_doubtful(spout):
+            wait_until("the others", lambda: Doubtful.got["collect"] == [(1,), (3,)])
+            wait_until("the lines", lambda: len(Doubtful.got["doubtful"]) == 3)
+
+            def positions() -> list[int]:
+                [path] = self.state.glob("*.json")
+                return list(orjson.loads(path.read_bytes()).values())
+
+            wait_until("the position", lambda: positions() == [self.path.stat().st_size])
+        first, again, too_long = sorted(Doubtful.got["doubtful"])
+        assert first == again
+        assert first[:3] == (str(self.path), 13, b"{")
+        assert first[3].startswith("JSONDecodeError")
+        assert too_long == (str(self.path), 15, b"x" * 1_000, "a line of 9437184 bytes")
 
 
 class TestFolderSpout(_Folder, SourceContract):
@@ -192,6 +243,29 @@ class TestFolderSpoutParquet(TestFolderSpout):
             wait_until("the other", lambda: bolt.got == ["1"])
             wait_until("the deletion", lambda: self.files() == ["a"])
         assert any("Parquet magic bytes" in str(error) for error in run.errors)
+
+
+class TestLinesOfFolderSpout(_Folder):
+    def test_what_cannot_be_read_goes_to_the_bolt_that_consumes_it(self) -> None:
+        """It is a record like any other: the file waits for its ack."""
+        path = self.folder / "a.jsonl"
+        path.write_text('{"value": 1}\r\n{\r\n{"value": 3}\n[4]\n')
+        with running_with_doubtful(FolderSpout(str(self.folder), ["value"], poll_secs=0.1)):
+            wait_until("the deletion", lambda: not path.exists())
+        assert Doubtful.got["collect"] == [(1,), (3,)]
+        rows = sorted(row[:3] for row in Doubtful.got["doubtful"])
+        assert rows == [(str(path), 14, b"{"), (str(path), 14, b"{"), (str(path), 30, b"[4]")]
+
+    def test_what_cannot_be_read_is_one_error_and_passed_over(self) -> None:
+        path = self.folder / "a.jsonl"
+        path.write_text("{\n" * 1_000)
+        builder = TopologyBuilder()
+        builder.spout("source", FolderSpout(str(self.folder), ["value"], poll_secs=0.1))
+        with LocalCluster() as cluster:
+            cluster.submit_topology("lines", {}, builder.build())
+            wait_until("the deletion", lambda: not path.exists())
+            [one] = cluster.errors("lines")
+        assert "a.jsonl, record 1: JSONDecodeError" in str(one.error)
 
 
 class TestFileSink(_Folder, SinkContract):

@@ -161,6 +161,7 @@ def test_records_that_cannot_be_read_go_to_their_own_stream_in_order(
     with LocalCluster() as cluster:
         cluster.submit_topology("records", conf(tmp_path), topology(spout_of(kafka, topic)))
         wait_until("the records", lambda: len(written) >= 4 and len(unreadable) >= 2)
+        assert cluster.errors("records") == []
     assert Counter(written) == Counter([0, 2, 3, 5])
     assert sorted((row[1], row[4]) for row in unreadable) == [(1, b"{"), (1, b"}")]
 

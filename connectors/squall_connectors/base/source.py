@@ -28,6 +28,7 @@ from squall.metrics import AssignableMetric, CountMetric
 from squall_connectors.base.backoff import Backoff
 from squall_connectors.base.outages import explained, outage_line
 from squall_connectors.base.retries import Retries
+from squall_connectors.base.unreadable import UNREADABLE, OnUnreadable
 
 Record = tuple[Hashable, Sequence[Any]]  # a message id, and the values
 
@@ -98,7 +99,10 @@ class Source(Spout):
             ready.popleft()
         for message_id, values in records:
             self._kept[message_id] = values
-            self.emit(values, message_id=message_id)
+            if type(values) is OnUnreadable:
+                self.emit(values, message_id=message_id, stream=UNREADABLE)
+            else:
+                self.emit(values, message_id=message_id)
         self._metrics.in_flight.set(len(self._kept))
         self.made_room()
 
@@ -107,7 +111,8 @@ class Source(Spout):
             values = self._kept.get(message_id)
             if values is not None:
                 self._metrics.retries.incr()
-                self.emit(values, message_id=message_id)
+                stream = UNREADABLE if type(values) is OnUnreadable else "default"
+                self.emit(values, message_id=message_id, stream=stream)
 
     def ack(self, msg_id: Any) -> None:
         if self._kept.pop(msg_id, None) is not None:

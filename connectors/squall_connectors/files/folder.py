@@ -12,7 +12,14 @@ from squall import Stream, TopologyContext
 from squall_common.component.groupings import stable_hash
 from squall_common.errors import InvalidTopologyError
 from squall_connectors.base.source import AsyncSource, Record
-from squall_connectors.files.formats import Row, Unreadable, checked, rows_of
+from squall_connectors.base.unreadable import UNREADABLE, OnUnreadable, UnreadableRecords
+from squall_connectors.files.formats import (
+    UNREADABLE_FIELDS,
+    Row,
+    Unreadable,
+    checked,
+    rows_of,
+)
 
 
 class FolderSpout(AsyncSource):
@@ -25,8 +32,13 @@ class FolderSpout(AsyncSource):
     Files must appear whole, as objects in object stores do: written under another name, or one that
     begins with a dot or an underscore, and then renamed. They are read in the order of their names;
     several tasks share them by a hash of the name. A file that was not done when its worker was
-    lost is read again from its beginning. Records that cannot be read are reported as errors and
-    passed over; so is a file, which stays where it is until the worker restarts.
+    lost is read again from its beginning. A file that cannot be read is reported as an error and
+    passed over; it stays where it is until the worker restarts.
+
+    A line that cannot be read goes to the stream "unreadable", with the fields `path`, `offset`
+    (of its first byte), `value` (its bytes) and `reason`, if a bolt consumes it; otherwise it is
+    reported as an error, one every ten seconds for all of them, and passed over. The metric
+    `unreadable` counts both.
 
     The message id is `(path, number of the record)`.
     """
@@ -58,7 +70,10 @@ class FolderSpout(AsyncSource):
         )
         if poll_secs <= 0:
             raise InvalidTopologyError("FolderSpout: poll_secs must be positive")
-        self.outputs = {"default": Stream(list(fields))}
+        self.outputs = {
+            "default": Stream(list(fields)),
+            UNREADABLE: Stream(list(UNREADABLE_FIELDS)),
+        }
         self._url, self._fields = url, list(fields)
         self._format, self._pattern = checked(format, fields), pattern
         self._done_url, self._poll_secs = done, poll_secs
@@ -73,7 +88,8 @@ class FolderSpout(AsyncSource):
         self._reading: tuple[str, Any, Iterator[tuple[int, Row]]] | None = None
         # Of each file that is read: the records that are not done. None as a member: still reading.
         self._left: dict[str, set[int | None]] = {}
-        self._unreadable: set[str] = set()
+        self._passed_over: set[str] = set()  # files
+        self._unreadable = UnreadableRecords(context, self.report_error)
         await super().open(conf, context)
 
     async def connect(self) -> None:
@@ -96,6 +112,7 @@ class FolderSpout(AsyncSource):
             await asyncio.to_thread(file.close)
 
     async def fetch(self, limit: int) -> Sequence[Record]:
+        self._unreadable.look()
         if self._reading is None:
             path = await asyncio.to_thread(self._next_path)
             if path is None:
@@ -108,17 +125,18 @@ class FolderSpout(AsyncSource):
         try:
             found = await asyncio.to_thread(lambda: list(islice(rows, limit)))
         except (ValueError, TypeError, KeyError) as error:  # not a file of this format
-            self._unreadable.add(path)
+            self._passed_over.add(path)
             self.report_error(ValueError(f"{path}: {error}"))
             found = []
         left = self._left[path]
         records: list[Record] = []
         for number, row in found:
             if isinstance(row, Unreadable):
-                self.report_error(ValueError(f"{path}, record {number + 1}: {row.reason}"))
-            else:
-                left.add(number)
-                records.append(((path, number), row))
+                if not self._unreadable.found(f"{path}, record {number + 1}: {row.reason}"):
+                    continue
+                row = OnUnreadable([path, row.offset, row.value, row.reason])
+            left.add(number)
+            records.append(((path, number), row))
         if len(found) < limit:  # its end
             self._reading = None
             await asyncio.to_thread(file.close)
@@ -133,7 +151,7 @@ class FolderSpout(AsyncSource):
         for path in sorted(self._files.glob(posixpath.join(self._root, self._pattern))):
             inside = path[len(self._root) :].lstrip("/")
             hidden = any(part.startswith((".", "_")) for part in inside.split("/"))
-            if hidden or path in self._left or path in self._unreadable:
+            if hidden or path in self._left or path in self._passed_over:
                 continue
             if self._done_root is not None and path.startswith(self._done_root.rstrip("/") + "/"):
                 continue
@@ -153,7 +171,7 @@ class FolderSpout(AsyncSource):
                 await self._finish(path)
 
     async def _finish(self, path: str) -> None:
-        if path not in self._unreadable:
+        if path not in self._passed_over:
             await asyncio.to_thread(self._remove, path)
         del self._left[path]
 

@@ -13,6 +13,10 @@ import orjson
 from squall_common.errors import InvalidTopologyError, describe
 
 FORMATS = ("text", "json", "csv", "parquet")
+UNREADABLE_FIELDS = ("path", "offset", "value", "reason")
+"""The fields of the stream of lines that cannot be read."""
+BEGINNING_BYTES = 1_000
+"""So much of a line that is too long is its `value`."""
 _ROWS_MAX = 1_000  # of Parquet, in memory at once
 
 
@@ -21,6 +25,8 @@ class Unreadable:
     """A record that has no values, and why."""
 
     reason: str
+    value: bytes = b""  # the line
+    offset: int = 0  # of its first byte
 
 
 Row = Sequence[Any] | Unreadable
@@ -72,8 +78,13 @@ def rows_of(file: BinaryIO, format: str, fields: Sequence[str]) -> Iterator[Row]
         lines.detach()
     else:
         read = line_reader(format, fields)
+        offset = 0
         for line in file:
-            yield read(line.rstrip(b"\r\n"))
+            row = read(text := line.rstrip(b"\r\n"))
+            if isinstance(row, Unreadable):
+                row = Unreadable(row.reason, text, offset)
+            yield row
+            offset += len(line)
 
 
 def _parquet_rows(file: BinaryIO, fields: Sequence[str]) -> Iterator[Row]:

@@ -10,7 +10,14 @@ from typing import Any, BinaryIO
 
 from squall import RewindableSpout, Stream, TopologyContext
 from squall_common.errors import InvalidTopologyError
-from squall_connectors.files.formats import Unreadable, checked, line_reader
+from squall_connectors.base.unreadable import UNREADABLE, UnreadableRecords
+from squall_connectors.files.formats import (
+    BEGINNING_BYTES,
+    UNREADABLE_FIELDS,
+    Unreadable,
+    checked,
+    line_reader,
+)
 
 # In one call, which holds the loop:
 _PASSED_OVER_MAX = 1_000  # lines
@@ -19,12 +26,18 @@ _PASSED_OVER_BYTES_MAX = 16 << 20
 FileId = str  # "device:inode": the split
 
 
+@dataclass(frozen=True, slots=True)
+class _LongLine:
+    start: int
+    beginning: bytes
+
+
 @dataclass(slots=True)
 class _Followed:
     file: BinaryIO
     path: str
     position: int  # of the next line
-    in_long_line: bool = False  # its end is still to be found
+    long_line: _LongLine | None = None  # whose end is still to be found
 
 
 class LinesSpout(RewindableSpout):
@@ -36,8 +49,13 @@ class LinesSpout(RewindableSpout):
     A file is known by its device and inode: one that is renamed goes on where it was, as long as
     its new name matches the patterns, too. One that becomes shorter than what was read of it starts
     again. Lines of a file come in order, and several tasks share the files. A last line without an
-    end is emitted when its end is there. Lines that cannot be read in the format, or are longer
-    than `line_bytes_max`, are reported as errors and passed over.
+    end is emitted when its end is there.
+
+    A line that cannot be read in the format, or is longer than `line_bytes_max`, goes to the stream
+    "unreadable", with the fields `path`, `offset` (of its first byte), `value` (its bytes; the
+    first 1,000 of one that is too long) and `reason`, if a bolt consumes it; otherwise it is
+    reported as an error, one every ten seconds for all of them, and passed over. The metric
+    `unreadable` counts both.
 
     With `follow=False` it reads the files that are there when it begins, each to its end, and then
     says that its source has ended, so that `storm wait` returns:
@@ -68,14 +86,19 @@ class LinesSpout(RewindableSpout):
                 f"LinesSpout: line_bytes_max {line_bytes_max!r}; expected above 0"
             )
         self._line_bytes_max = line_bytes_max
+        self._too_long = f"the line is longer than {line_bytes_max:,} bytes (line_bytes_max)"
         self._follows = follow
-        self.outputs = {"default": Stream(list(fields))}
+        self.outputs = {
+            "default": Stream(list(fields)),
+            UNREADABLE: Stream(list(UNREADABLE_FIELDS)),
+        }
         self._patterns = [paths] if isinstance(paths, str) else list(paths)
         self._poll_secs = poll_secs
         self._read_line = line_reader(checked(format, fields, ("text", "json", "csv")), fields)
 
     def open(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         self._now = context.monotonic
+        self._unreadable = UnreadableRecords(context, self.report_error)
         self._look_at = 0.0
         self._known: dict[FileId, int] = {}  # of files that are not followed
         self._followed: dict[FileId, _Followed] = {}
@@ -95,9 +118,11 @@ class LinesSpout(RewindableSpout):
             return
         if self._found and not self._follows:
             self._at_end = True
+            self._unreadable.report()
         elif self._now() >= self._look_at:
             self._look_at = self._now() + self._poll_secs
             self._look()
+            self._unreadable.look()
             self._lines = self._emit_lines()
 
     def exhausted(self) -> bool | None:
@@ -125,7 +150,7 @@ class LinesSpout(RewindableSpout):
         for of, followed in list(self._followed.items()):
             status = os.fstat(followed.file.fileno())
             if status.st_size < followed.position:
-                followed.position, followed.in_long_line = 0, False
+                followed.position, followed.long_line = 0, None
             elif of not in there and status.st_size == followed.position:
                 followed.file.close()
                 del self._followed[of]
@@ -155,37 +180,55 @@ class LinesSpout(RewindableSpout):
                 is_whole = line.endswith(b"\n") or not (
                     self._follows or len(line) > self._line_bytes_max
                 )
-                if not (is_whole or followed.in_long_line or len(line) > self._line_bytes_max):
+                if not (is_whole or followed.long_line or len(line) > self._line_bytes_max):
                     break
                 start, followed.position = followed.position, followed.position + len(line)
-                row = self._row_of(followed, line, start, is_whole=is_whole)
-                if row is None:
-                    passed_over += 1
-                    passed_over_bytes += len(line)
-                    if (
-                        passed_over >= _PASSED_OVER_MAX
-                        or passed_over_bytes >= _PASSED_OVER_BYTES_MAX
-                    ):
-                        passed_over = passed_over_bytes = 0
-                        yield
+                if self._emit_line(of, followed, line, start, is_whole=is_whole):
+                    yield
                     continue
-                self.emit(row, position=(of, followed.position))
+                passed_over += 1
+                passed_over_bytes += len(line)
+                if passed_over >= _PASSED_OVER_MAX or passed_over_bytes >= _PASSED_OVER_BYTES_MAX:
+                    passed_over = passed_over_bytes = 0
+                    yield
+            if not self._follows and self._end_long_line(of, followed):
                 yield
 
-    def _row_of(
-        self, followed: _Followed, line: bytes, start: int, *, is_whole: bool
-    ) -> Sequence[Any] | None:
-        """The values of a line; None: it cannot be read, which is reported, or is the rest of one
-        that is too long."""
-        was_in_long_line, followed.in_long_line = followed.in_long_line, not is_whole
-        if was_in_long_line:
-            return None
-        if is_whole:
-            row = self._read_line(line.rstrip(b"\r\n"))
-            if not isinstance(row, Unreadable):
-                return row
-            reason = row.reason
-        else:
-            reason = f"the line is longer than {self._line_bytes_max:,} bytes (line_bytes_max)"
-        self.report_error(ValueError(f"{followed.path}, byte {start}: {reason}"))
-        return None
+    def _emit_line(
+        self, of: FileId, followed: _Followed, line: bytes, start: int, *, is_whole: bool
+    ) -> bool:
+        """Emit a line, or what says that it cannot be read. Returns whether there was a tuple."""
+        if followed.long_line is not None:  # this is more of it
+            return is_whole and self._end_long_line(of, followed)
+        if not is_whole:
+            followed.long_line = _LongLine(start, line[:BEGINNING_BYTES])
+            if not self._unreadable.consumed:  # nothing waits for its end
+                self._unreadable.found(f"{followed.path}, byte {start}: {self._too_long}")
+            return False
+        text = line.rstrip(b"\r\n")
+        row = self._read_line(text)
+        if isinstance(row, Unreadable):
+            return self._emit_unreadable(of, followed, start, text, row.reason)
+        self.emit(row, position=(of, followed.position))
+        return True
+
+    def _end_long_line(self, of: FileId, followed: _Followed) -> bool:
+        """Emit what says that a line was too long, now that the next line's position is known."""
+        long_line, followed.long_line = followed.long_line, None
+        if long_line is None or not self._unreadable.consumed:
+            return False
+        return self._emit_unreadable(
+            of, followed, long_line.start, long_line.beginning, self._too_long
+        )
+
+    def _emit_unreadable(
+        self, of: FileId, followed: _Followed, start: int, value: bytes, reason: str
+    ) -> bool:
+        if not self._unreadable.found(f"{followed.path}, byte {start}: {reason}"):
+            return False
+        self.emit(
+            [followed.path, start, value, reason],
+            stream=UNREADABLE,
+            position=(of, followed.position),
+        )
+        return True

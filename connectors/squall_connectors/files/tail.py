@@ -25,7 +25,14 @@ from squall_common.daemon.files import make_dirs, write_atomic
 from squall_common.errors import InvalidTopologyError
 from squall_connectors.base.offsets import Offsets
 from squall_connectors.base.source import AsyncSource, Record
-from squall_connectors.files.formats import Unreadable, checked, line_reader
+from squall_connectors.base.unreadable import UNREADABLE, OnUnreadable, UnreadableRecords
+from squall_connectors.files.formats import (
+    BEGINNING_BYTES,
+    UNREADABLE_FIELDS,
+    Unreadable,
+    checked,
+    line_reader,
+)
 
 _READ_BYTES = 1 << 18
 _LINE_BYTES_MAX = 8 << 20
@@ -43,6 +50,7 @@ class _Tailed:
     read: int  # the offset of the next byte to read
     rest: bytes = b""  # what was read of a line whose end is not there yet
     dropped: int = 0  # bytes before `rest` of a line that is too long to be kept
+    beginning: bytes = b""  # of that line
     names: set[str] = field(default_factory=set)
     life: int = 0  # how often it was truncated
 
@@ -55,8 +63,13 @@ class TailSpout(AsyncSource):
 
     `state` is a folder for the positions. It must be on the node as the files are, so pin the spout
     to one node, and give it one task. Lines of a file come in order. A last line without an end is
-    emitted when its end is there. Lines that cannot be read in the format are reported as errors
-    and passed over; so are lines above 8 MiB.
+    emitted when its end is there.
+
+    A line that cannot be read in the format, or is longer than 8 MiB, goes to the stream
+    "unreadable", with the fields `path`, `offset` (of its first byte), `value` (its bytes; the
+    first 1,000 of one that is too long) and `reason`, if a bolt consumes it; otherwise it is
+    reported as an error, one every ten seconds for all of them, and passed over. The metric
+    `unreadable` counts both.
 
     With "text" there may be the fields `line`, or `line` and `path`.
     """
@@ -89,7 +102,10 @@ class TailSpout(AsyncSource):
             raise InvalidTopologyError(
                 f"TailSpout: start {start!r}; expected 'earliest' or 'latest'"
             )
-        self.outputs = {"default": Stream(list(fields))}
+        self.outputs = {
+            "default": Stream(list(fields)),
+            UNREADABLE: Stream(list(UNREADABLE_FIELDS)),
+        }
         self._patterns = [paths] if isinstance(paths, str) else list(paths)
         self._with_path = format == "text" and list(fields) == ["line", "path"]
         of_line = ["line"] if self._with_path else list(fields)
@@ -100,6 +116,7 @@ class TailSpout(AsyncSource):
         name = f"{context.topology_name}-{context.this_component_id}-{context.this_task_index}"
         self._positions_path = self._state / f"{name}.json"
         make_dirs(self._state)
+        self._unreadable = UnreadableRecords(context, self.report_error)
         self._tailed: dict[FileId, _Tailed] = {}
         self._first_look = not self._positions_path.exists()
         self._positions: dict[FileId, int] = (
@@ -116,6 +133,7 @@ class TailSpout(AsyncSource):
 
     async def fetch(self, limit: int) -> Sequence[Record]:
         self._look()
+        self._unreadable.look()
         records: list[Record] = []
         for tailed in list(self._tailed.values()):
             if len(records) < limit:
@@ -146,6 +164,7 @@ class TailSpout(AsyncSource):
             if size < tailed.read:
                 tailed.life += 1
                 tailed.read, tailed.rest, tailed.offsets = 0, b"", Offsets(0)
+                tailed.dropped = 0
             elif tailed.id not in names and size == tailed.read and not tailed.offsets.pending:
                 # Renamed to a name that is not followed, or deleted, and all of it is done.
                 tailed.file.close()
@@ -181,12 +200,14 @@ class TailSpout(AsyncSource):
                     break
                 if b"\n" not in data and len(tailed.rest) > _LINE_BYTES_MAX:
                     # Its beginning stands for it: it is not kept in memory.
+                    if not tailed.dropped:
+                        tailed.beginning = tailed.rest[:BEGINNING_BYTES]
                     tailed.dropped += len(tailed.rest)
                     tailed.rest = b""
                     continue
             lines = tailed.rest.split(b"\n")
             if tailed.dropped and len(lines) > 1:
-                self._too_long(tailed, len(lines[0]))
+                records += self._too_long(tailed, len(lines[0]))
                 tailed.rest = tailed.rest[len(lines.pop(0)) + 1 :]
             start = tailed.read - len(tailed.rest)
             taken = 0
@@ -196,27 +217,39 @@ class TailSpout(AsyncSource):
             tailed.rest = tailed.rest[taken:]
         return records
 
-    def _too_long(self, tailed: _Tailed, more_bytes: int) -> None:
+    def _too_long(self, tailed: _Tailed, more_bytes: int) -> list[Record]:
         """The end of a line that was not kept."""
+        offset = tailed.read - len(tailed.rest) - tailed.dropped
         size, tailed.dropped = tailed.dropped + more_bytes, 0
-        self._pass_over(tailed, tailed.read - len(tailed.rest), f"a line of {size} bytes")
-        tailed.offsets.skipped(tailed.read - len(tailed.rest) + more_bytes)
+        reason = f"a line of {size} bytes"
+        return self._cannot_read(tailed, offset, offset + size, tailed.beginning, reason)
 
-    def _pass_over(self, tailed: _Tailed, offset: int, reason: str) -> None:
-        where = f"{min(tailed.names, default=tailed.id)}, byte {offset}"
-        self.report_error(ValueError(f"{where}: {reason}"))
+    def _cannot_read(
+        self, tailed: _Tailed, offset: int, end: int, value: bytes, reason: str
+    ) -> list[Record]:
+        """A line that is passed over, or goes to its stream. `end`: the byte that ends it."""
+        path = min(tailed.names, default=tailed.id)
+        values = OnUnreadable([path, offset, value, reason])
+        if not self._unreadable.found(f"{path}, byte {offset}: {reason}"):
+            tailed.offsets.skipped(end)
+            return []
+        return self._in_flight(tailed, offset, end, values)
+
+    def _in_flight(
+        self, tailed: _Tailed, offset: int, end: int, values: Sequence[Any]
+    ) -> list[Record]:
+        tailed.offsets.emitted([offset], [values])
+        tailed.offsets.skipped(end)
+        return [((tailed.id, tailed.life, offset), values)]
 
     def _record(self, tailed: _Tailed, offset: int, line: bytes) -> list[Record]:
-        end = offset + len(line) + 1
-        row = self._read_line(line.rstrip(b"\r"))
+        end = offset + len(line)
+        text = line.rstrip(b"\r")
+        row = self._read_line(text)
         if isinstance(row, Unreadable):
-            self._pass_over(tailed, offset, row.reason)
-            tailed.offsets.skipped(end - 1)
-            return []
+            return self._cannot_read(tailed, offset, end, text, row.reason)
         values = [*row, min(tailed.names, default="")] if self._with_path else row
-        tailed.offsets.emitted([offset], [values])
-        tailed.offsets.skipped(end - 1)
-        return [((tailed.id, tailed.life, offset), values)]
+        return self._in_flight(tailed, offset, end, values)
 
     async def settle(self, message_ids: Sequence[Hashable]) -> None:
         ids: Any = message_ids

@@ -27,10 +27,11 @@ from confluent_kafka import (
 )
 
 from squall import RewindableSpout, Stream, TopologyContext
-from squall.metrics import AssignableMetric, CountMetric
+from squall.metrics import AssignableMetric
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import InvalidTopologyError, SquallError
 from squall_connectors.base.address import with_secrets
+from squall_connectors.base.unreadable import UNREADABLE, UnreadableRecords
 from squall_connectors.kafka.records import (
     CLIENT_DEFAULTS,
     DEFAULT_FIELDS,
@@ -39,8 +40,6 @@ from squall_connectors.kafka.records import (
     Translation,
     Unreadable,
 )
-
-UNREADABLE = "unreadable"
 
 _ASK_SECS = 10.0  # for an answer of the broker about partitions and offsets
 _BATCH = 500  # records for each call of `next_tuple`, at most
@@ -73,7 +72,8 @@ class RewindableKafkaSpout(RewindableSpout):
 
     A record that cannot be decoded or translated goes to the stream "unreadable", with the fields
     `topic`, `partition`, `offset`, `key`, `value` and `reason`, if a bolt consumes it; otherwise it
-    is reported as an error and passed over. Metrics: `lag`, `partitions`, `unreadable`.
+    is reported as an error, one every ten seconds for all of them, and passed over. Metrics: `lag`,
+    `partitions`, `unreadable`.
     """
 
     blocking = True  # the client may wait for a broker
@@ -143,10 +143,9 @@ class RewindableKafkaSpout(RewindableSpout):
 
     def open(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         self._now = context.monotonic
-        self._has_unreadable = UNREADABLE in context.this_targets
         self._lag = context.register_metric("lag", AssignableMetric(0))
         self._partition_count = context.register_metric("partitions", AssignableMetric(0))
-        self._unreadable = context.register_metric("unreadable", CountMetric())
+        self._unreadable = UnreadableRecords(context, self.report_error)
         # The next record of each partition that is read, or OFFSET_BEGINNING.
         self._at: dict[Split, int] = {}
         self._waiting: dict[Split, SquallError] = {}  # why partitions are not read on
@@ -267,6 +266,7 @@ class RewindableKafkaSpout(RewindableSpout):
         elif self._now() >= self._look_at:
             self._look_at = self._now() + self._refresh_secs
             self._looking = self._threads.submit(self._partitions)
+        self._unreadable.look()
         room = _BATCH
         if self._pending_max is not None:
             room = max(1, min(room, self._pending_max - self.pending_count))
@@ -334,11 +334,9 @@ class RewindableKafkaSpout(RewindableSpout):
             self.emit_columns([list(column) for column in zip(*rows, strict=True)])
 
     def _emit_unreadable(self, row: Unreadable) -> None:
-        self._unreadable.incr()
         message = row.message
         topic, number, offset = message.topic(), message.partition(), message.offset()
-        self.report_error(ValueError(f"record {topic}-{number}@{offset}: {row.reason}"))
-        if self._has_unreadable:
+        if self._unreadable.found(f"record {topic}-{number}@{offset}: {row.reason}"):
             values = [topic, number, offset, message.key(), message.value(), row.reason]
             self.emit(values, stream=UNREADABLE)
 

@@ -16,6 +16,7 @@ from squall_common.errors import InvalidTopologyError
 from squall_connectors.base.address import with_secrets
 from squall_connectors.base.outages import shown_servers
 from squall_connectors.base.source import Source
+from squall_connectors.base.unreadable import UNREADABLE, OnUnreadable, UnreadableRecords
 from squall_connectors.kafka.reader import Batch, Partition, Reader, ReaderOptions
 from squall_connectors.kafka.records import (
     CLIENT_DEFAULTS,
@@ -25,8 +26,6 @@ from squall_connectors.kafka.records import (
     Translation,
     Unreadable,
 )
-
-UNREADABLE = "unreadable"
 
 #: How a guarantee commits.
 _COMMITS = {"at-least-once": "acked", "at-most-once": "before", "none": "auto"}
@@ -56,7 +55,7 @@ class KafkaSpout(Source):
 
     A record that cannot be decoded or translated goes to the stream "unreadable", with the fields
     `topic`, `partition`, `offset`, `key`, `value` and `reason`, if a bolt consumes it; otherwise it
-    is reported as an error and passed over.
+    is reported as an error, one every ten seconds for all of them, and passed over.
 
     The message id is `(topic, partition, offset)`. Beside the metrics of all sources there are
     `rebalances`, `partitions` and `unreadable`.
@@ -167,10 +166,9 @@ class KafkaSpout(Source):
         self._tracked = self._guarantee == "at-least-once"
         self._errors: deque[BaseException] = deque(maxlen=100)
         self._in_flight_count = 0
-        self._has_unreadable = UNREADABLE in context.this_targets
         self._partition_count = context.register_metric("partitions", AssignableMetric(0))
         self._rebalances = context.register_metric("rebalances", CountMetric())
-        self._unreadable = context.register_metric("unreadable", CountMetric())
+        self._unreadable = UnreadableRecords(context, self.report_error)
         self._rebalances_seen = 0
         name = f"{context.this_component_id}:{context.this_task_id} kafka"
         self._reader = Reader(
@@ -239,6 +237,7 @@ class KafkaSpout(Source):
             self._emit_due()
         if self._errors:
             self._report_errors()
+        self._unreadable.look()
         batch = reader.take()
         if batch is not None and not batch.partition.revoked:
             self._emit_batch(batch)
@@ -283,17 +282,15 @@ class KafkaSpout(Source):
         return kept_rows, kept_offsets
 
     def _emit_unreadable(self, partition: Partition, offset: int, row: Unreadable) -> None:
-        self._unreadable.incr()
         topic, number = partition.id
-        if not self._has_unreadable:
-            self.report_error(ValueError(f"record {topic}-{number}@{offset}: {row.reason}"))
+        if not self._unreadable.found(f"record {topic}-{number}@{offset}: {row.reason}"):
             partition.skipped(offset)
             return
         values = [topic, number, offset, row.message.key(), row.message.value(), row.reason]
         if not self._tracked:
             self.emit(values, stream=UNREADABLE)
             return
-        partition.emitted([offset], [_OnUnreadable(values)])
+        partition.emitted([offset], [OnUnreadable(values)])
         self._in_flight_count += 1
         self.emit(values, message_id=(topic, number, offset), stream=UNREADABLE)
 
@@ -351,11 +348,7 @@ class KafkaSpout(Source):
                 self._retries.forget(msg_id)
                 continue
             self._metrics.retries.incr()
-            if isinstance(row, _OnUnreadable):
+            if isinstance(row, OnUnreadable):
                 self.emit(row, message_id=msg_id, stream=UNREADABLE)
             else:
                 self.emit(row, message_id=msg_id)
-
-
-class _OnUnreadable(list[Any]):
-    """The values of a record that goes to the stream of unreadable ones."""

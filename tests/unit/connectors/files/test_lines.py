@@ -27,11 +27,20 @@ class Reader:
     """A task of the spout, and what it emits."""
 
     def __init__(
-        self, folder: Path, positions: Any = None, *, index: int = 0, tasks: int = 1, **more: Any
+        self,
+        folder: Path,
+        positions: Any = None,
+        *,
+        index: int = 0,
+        tasks: int = 1,
+        consumed: bool = False,
+        **more: Any,
     ) -> None:
         self.spout = LinesSpout(f"{folder}/*.txt*", **more)
         self.lines: list[Any] = []
+        self.unreadable: list[Any] = []
         self.errors: list[str] = []
+        self.metrics: dict[str, Any] = {}
         self.now = 0.0
         self.positions: dict[Any, Any] = dict(positions or {})
         context: Any = SimpleNamespace(
@@ -40,6 +49,8 @@ class Reader:
             this_task_id=1 + index,
             this_task_index=index,
             component_tasks=lambda _: list(range(tasks)),
+            this_targets={"unreadable": {}} if consumed else {},
+            register_metric=self.metrics.setdefault,
         )
         collector: Any = SimpleNamespace(
             emit=self._emit,
@@ -53,7 +64,10 @@ class Reader:
         self.spout._rewind(self.positions)
 
     def _emit(self, values: Any, message_id: Any, stream: str) -> Any:
-        self.lines.append(values[0] if len(values) == 1 else values)
+        if stream == "unreadable":
+            self.unreadable.append(values)
+        else:
+            self.lines.append(values[0] if len(values) == 1 else values)
         return (1,)
 
     def read(self, calls: int = 50) -> list[Any]:
@@ -153,9 +167,69 @@ def test_a_file_of_lines_that_cannot_be_read_does_not_hold_the_loop(tmp_path: Pa
     (tmp_path / "a.txt").write_text("nonsense\n" * 2_500)
     reader = Reader(tmp_path, fields=["a"], format="json")
     assert reader.read(calls=2) == []
-    assert len(reader.errors) == 1_000  # the first call has looked
+    count = reader.metrics["unreadable"]
+    assert count.get_value_and_reset() == 1_000  # the first call has looked
     reader.read(calls=3)
-    assert len(reader.errors) == 2_500
+    assert count.get_value_and_reset() == 1_500
+
+
+def test_lines_that_cannot_be_read_are_few_errors(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("nonsense\n" * 500)
+    reader = Reader(tmp_path, fields=["a"], format="json")
+    reader.read(calls=3)
+    assert len(reader.errors) == 1
+    assert "a.txt, byte 0: JSONDecodeError" in reader.errors[0]
+    assert "the stream 'unreadable'" in reader.errors[0]
+    reader.now += 9.0
+    reader.read(calls=3)
+    assert len(reader.errors) == 2
+    assert "499 records cannot be read; the last: " in reader.errors[1]
+    assert "a.txt, byte 4491: JSONDecodeError" in reader.errors[1]
+    reader.now += 20.0
+    reader.read(calls=3)
+    assert len(reader.errors) == 2
+
+
+def test_the_last_errors_of_files_with_an_end_do_not_wait(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("nonsense\n" * 5)
+    reader = Reader(tmp_path, fields=["a"], format="json", follow=False)
+    reader.read()
+    assert reader.spout.exhausted() is True
+    assert len(reader.errors) == 2
+    assert "4 records cannot be read" in reader.errors[1]
+
+
+def test_lines_that_cannot_be_read_go_to_the_bolt_that_consumes_them(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text('{"a":1}\nnonsense\r\n{"a":3}\n[4]\n')
+    reader = Reader(tmp_path, fields=["a"], format="json", consumed=True)
+    assert reader.read(calls=3) == [1]  # the first call has looked
+    ((where, offset, value, reason),) = reader.unreadable
+    assert (where, offset, value) == (str(path), 8, b"nonsense")
+    assert reason.startswith("JSONDecodeError")
+    # It has a position, as any other line: the next process does not emit it again.
+    again = Reader(tmp_path, reader.saved(), fields=["a"], format="json", consumed=True)
+    assert again.read() == [3]
+    assert [row[1:3] for row in again.unreadable] == [[26, b"[4]"]]
+    assert reader.errors == again.errors == []
+    assert again.metrics["unreadable"].get_value_and_reset() == 1
+
+
+@pytest.mark.parametrize("rest", ["y" * 40 + "\ntwo\n", "y" * 40, ""])
+def test_a_line_that_is_too_long_goes_there_when_its_end_is_known(
+    tmp_path: Path, rest: str
+) -> None:
+    """A process that goes on from its position does not take the rest of it for a line."""
+    (tmp_path / "a.txt").write_text("one\n" + "x" * 21 + rest)
+    reader = Reader(tmp_path, line_bytes_max=20, consumed=True, follow=False)
+    assert reader.read(calls=3) == ["one"]
+    assert [row[1:] for row in reader.unreadable] == [
+        [4, b"x" * 21, "the line is longer than 20 bytes (line_bytes_max)"]
+    ]
+    again = Reader(tmp_path, reader.saved(), line_bytes_max=20, consumed=True, follow=False)
+    assert again.read() == (["two"] if "two" in rest else [])
+    assert again.unreadable == []
 
 
 def test_a_file_without_ends_of_lines_does_not_hold_the_loop(tmp_path: Path) -> None:
@@ -190,6 +264,8 @@ def test_a_line_that_is_too_long_is_reported_once_and_passed_over(
     with path.open("a") as file:
         file.write("y" * 40 + "\ntwo\n" + "z" * 21 + "\n")
     assert reader.read() == (["one"] if is_there_at_once else []) + ["two"]
+    reader.now += 10.0
+    reader.read()
     assert len(reader.errors) == 2
     assert all("longer than 20 bytes" in error for error in reader.errors)
     # The next process begins behind the last line that was emitted, and leaves out what it must.
