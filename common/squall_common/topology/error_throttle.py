@@ -16,7 +16,7 @@ class ErrorThrottle:
     """
 
     def __init__(self, limit: int, secs: float) -> None:
-        self._limit = limit
+        self.limit = limit
         self.secs = secs
         self._intervals: dict[str, tuple[float, int]] = {}  # began, how many have passed
         self._missed: dict[str, int] = {}
@@ -34,7 +34,7 @@ class ErrorThrottle:
         began, count = self._intervals.get(component, (now, 0))
         if now - began >= self.secs:
             began, count = now, 0
-        if count >= self._limit:
+        if count >= self.limit:
             self._missed[component] = self._missed.get(component, 0) + 1
             return False
         self._intervals[component] = (began, count + 1)

@@ -49,18 +49,26 @@ class ErrorLog:
             error.add_note(f"ModuleNotFoundError: {missing}")
         throttle = self._throttle
         if throttle.passes(component, self._now()):
-            throttle.take_missed(component)
+            missed = throttle.take_missed(component)
+            left_out = {"not_logged_before": missed} if missed else {}
             given = {"given": source} if (source := self._source_of(error)) else {}
             log.error(
                 "component_error",
                 component=component,
                 task=task,
                 **given,
+                **left_out,
                 error=error,
                 exc_info=error,
             )
         elif throttle.missed(component) == 1:
-            log.error("component_errors_not_logged", component=component, secs=throttle.secs)
+            log.error(
+                "component_errors_not_logged",
+                component=component,
+                secs=throttle.secs,
+                hint=f"the first {throttle.limit} errors of {throttle.secs:g} s are logged; "
+                "all are counted: storm get-errors TOPOLOGY, or the last lines of storm local",
+            )
         if self._report_error is not None:
             self._report_error(component, task, error)
 

@@ -27,6 +27,23 @@ def test_the_log_gets_the_first_errors_of_an_interval_and_the_worker_all(
     assert logged == 2 * ["component_error", "component_error", "component_errors_not_logged"]
 
 
+def test_the_log_says_where_the_errors_are_that_it_leaves_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = ManualClock()
+    complaints = ErrorLog(clock.monotonic, None, TopologyOptions())
+    for n in range(9):
+        complaints.report("split", 3, ValueError(f"bad line {n}"))
+    clock.advance(10)
+    complaints.report("split", 3, ValueError("the next"))
+    *_, left_out, after = [record.getMessage() for record in caplog.records]
+    assert (
+        'hint="the first 5 errors of 10 s are logged; all are counted: '
+        'storm get-errors TOPOLOGY, or the last lines of storm local"'
+    ) in left_out
+    assert "not_logged_before=4 " in after
+
+
 def error_of_import(module: str) -> ModuleNotFoundError:
     with pytest.raises(ModuleNotFoundError) as raised:
         __import__(module)
