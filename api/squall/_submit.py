@@ -341,7 +341,9 @@ def _run_locally(
 def _local_cluster(session: Session) -> LocalCluster | LocalWorkers:
     if session.local_workers is None:
         from squall.local import LocalCluster
+        from squall_engine.embed import tune_garbage_collector
 
+        tune_garbage_collector()  # as in a worker: this process is for topologies
         return LocalCluster(conf=session.conf, code_dir=session.code)
     from squall._workers import LocalWorkers
 

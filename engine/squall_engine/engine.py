@@ -83,6 +83,7 @@ from squall_engine.loading import ComponentStartError
 from squall_engine.observe.component_sums import ComponentReadings
 from squall_engine.observe.error_log import ErrorLog
 from squall_engine.observe.error_source import source_of
+from squall_engine.observe.loop_advice import user_of
 from squall_engine.observe.readings import BLOCKED, SENT, ExecutorReadings, add_totals
 from squall_engine.options import EngineOptions
 from squall_engine.plan import Plan
@@ -172,7 +173,11 @@ class Engine:
         self._timers = Timers()
         self.observer = observer
         self._error_log = ErrorLog(
-            self.now, callbacks.on_reported, options, lambda error: source_of(error, self.built)
+            self.now,
+            callbacks.on_reported,
+            options,
+            lambda error: source_of(error, self.built),
+            lambda component: user_of(component, self.built),
         )
         self.report = self._error_log.report
         self.held_loop = self._error_log.held_loop

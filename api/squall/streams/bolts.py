@@ -78,6 +78,9 @@ class StepsBolt(Bolt):
         self._emits = [
             (step, stream, Layout(layout), timed) for step, stream, layout, timed, _ in outputs
         ]
+        self._squall_steps = [
+            label for _, operation, given, label, _ in steps if given or operation == "branch"
+        ]
         self.outputs: Outputs = {stream: fields for _, stream, _, _, fields in outputs}
 
     def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
@@ -168,6 +171,7 @@ class AsyncMapBolt(Bolt):
         self._inputs_given = inputs
         self._function_given = function
         self._label = label
+        self._squall_steps = [label]
         self.outputs: Outputs = list(fields)
 
     def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
@@ -226,6 +230,7 @@ class _KeyedBolt(StatefulBolt):
     def __init__(self, label: str, fields: Sequence[str], *functions: Spec) -> None:
         self._label = label
         self._given = functions
+        self._squall_steps = [label] if functions else []
         self.outputs: Outputs = list(fields)
 
     def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:

@@ -27,6 +27,7 @@ class WindowCountBolt(AggregateBolt):
 
     outputs = _FIELDS
     _squall_reads_tuples = False
+    _squall_steps: Sequence[str] = ()
     _required: ClassVar[tuple[str, ...]] = ()  # it looks at no tuple, and at no window
 
     def _contents(self) -> Contents:
@@ -73,6 +74,7 @@ class WindowFoldBolt(AggregateBolt):
     def __init__(self, label: str, init: Spec, add: Spec, merge: Spec, result: Spec) -> None:
         self._label = label
         self._given = (init, add, merge, result)
+        self._squall_steps = [label]
 
     def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         self._init, add, merge, self._result = (
@@ -184,6 +186,7 @@ class _Apply(WindowedBolt):
     def __init__(self, label: str, function: Spec) -> None:
         self._label = label
         self._given = function
+        self._squall_steps = [label]
 
     def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         self._function = None if self._given is None else callable_of(self._given)
@@ -214,6 +217,7 @@ class _Total(WindowedBolt):
     def __init__(self, label: str, init: Spec, add: Spec, result: Spec) -> None:
         self._label = label
         self._given = (init, add, result)
+        self._squall_steps = [label] if add or result else []
 
     def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         self._init, self._add, self._result = (
@@ -249,6 +253,7 @@ class _Join(WindowedBolt):
     windows of its own. With `kind` "group" it emits the two lists instead."""
 
     outputs = _FIELDS
+    _squall_steps: Sequence[str] = ()
 
     def __init__(self, kind: str, left: Sequence[Sequence[str]]) -> None:
         """`left` are the streams on the left, as component and stream."""

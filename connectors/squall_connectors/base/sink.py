@@ -76,6 +76,7 @@ class Sink(Bolt):
         {DEAD_LETTER: Stream(["values", "fields", "component", "stream", "reason"])}
     )
     auto_ack = False
+    _squall_bounded_by = "batch_records"
 
     #: The server, as errors show it; None: the client's errors name it. No user and no password.
     server_shown: str | None = None

@@ -42,6 +42,7 @@ class Source(Spout):
     and that are not done yet, where it says how many.
     """
 
+    _squall_bounded_by = "in_flight_max"
     #: How many records one call of next_tuple emits at the most.
     batch_max: int = 500
     #: The server, as errors show it; None: the client's errors name it. No user and no password.

@@ -63,6 +63,8 @@ class LinesSpout(RewindableSpout):
         LinesSpout("/data/orders/2026-11-*.jsonl", ["sku"], format="json", follow=False)
     """
 
+    _squall_bounded_by = "line_bytes_max"
+
     def __init__(
         self,
         paths: str | Sequence[str],

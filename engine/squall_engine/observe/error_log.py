@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import missing_package
 from squall_common.topology.error_throttle import ErrorThrottle
+from squall_engine.observe import garbage
+from squall_engine.observe.loop_advice import advice
+from squall_engine.tasks.base import HOLD_SECS
 
 log = get_logger("squall_engine")
 
 _HOLD_WARNING_SECS = 60.0
-
-
-def _hint(what: str) -> str:
-    """How a call that waits stops holding the loop."""
-    thread = "blocking = True gives it a thread"
-    if what.endswith("tuple(s)"):
-        return f"{thread}, async def execute lets it wait"
-    return f"{thread}, async def next_tuple lets it wait" if "next_tuple" in what else thread
+_COLLECTED = ""  # among components
 
 
 class ErrorLog:
@@ -32,8 +29,12 @@ class ErrorLog:
         report_error: Callable[[str, int, BaseException], None] | None,
         options: TopologyOptions,
         source_of: Callable[[BaseException], str] = lambda error: "",
+        user_of: Callable[[str], Any] = lambda component: None,
     ) -> None:
-        """`source_of(error)`: what a component was given when it raised, for the log."""
+        """`source_of(error)`: what a component was given when it raised, for the log;
+        `user_of(component)`: its object, or None."""
+        garbage.watch()
+        self._user_of = user_of
         self._now = now
         self._source_of = source_of
         # A component that fails with every tuple must not fill the disk.
@@ -73,14 +74,29 @@ class ErrorLog:
             self._report_error(component, task, error)
 
     def held_loop(self, component: str, what: str, secs: float) -> None:
-        """Warn, at most once a minute, that a component kept the loop for too long."""
-        now = self._now()
-        if now - self._held.get(component, -_HOLD_WARNING_SECS) >= _HOLD_WARNING_SECS:
-            self._held[component] = now
-            log.warning(
-                "component_holds_loop",
-                component=component,
-                work=what,
-                ms=round(1000 * secs),
-                hint=_hint(what),
+        """Warn, at most once a minute, that a component kept the loop for too long. It is not at
+        fault if a garbage collection did: that is said instead."""
+        collected = garbage.secs_of_last(secs)
+        if secs - collected > HOLD_SECS:
+            if self._is_due(component):
+                log.warning(
+                    "component_holds_loop",
+                    component=component,
+                    work=what,
+                    ms=round(1000 * secs),
+                    hint=advice(self._user_of(component), what),
+                )
+        elif self._is_due(_COLLECTED):
+            log.info(
+                "garbage_collection_holds_loop",
+                ms=round(1000 * collected),
+                hint="Python looks at all objects: more workers, or less that waits for a window "
+                "or a checkpoint, make it shorter",
             )
+
+    def _is_due(self, component: str) -> bool:
+        now = self._now()
+        if now - self._held.get(component, -_HOLD_WARNING_SECS) < _HOLD_WARNING_SECS:
+            return False
+        self._held[component] = now
+        return True

@@ -413,6 +413,14 @@ def test_a_topology_in_local_mode_has_its_time_to_stop_after_a_signal(runner):
     assert (status, mark.exists()) == (128 + signal.SIGTERM, True)
 
 
+def test_local_mode_collects_garbage_as_a_worker_does(runner):
+    """With Python's defaults it looked at all rows that wait for a checkpoint, again and again."""
+    runner.write("words.py", WORDS, GUARDED, "        import gc; print(gc.get_threshold()[0])\n")
+    done = runner.run("words.py", "words", SQUALL_MODE="local", SQUALL_LOCAL_TTL="0")
+    assert done.status == 0, done.err
+    assert int(done.out.split()[0]) >= 50_000
+
+
 def test_an_entry_point_that_submits_nothing_is_noted(runner):
     runner.write("quiet.py", "print('done')\n")
     result = runner.run("quiet")

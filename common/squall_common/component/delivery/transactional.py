@@ -59,6 +59,7 @@ class TransactionalSink(Bolt):
     Rows are of types that can be emitted.
     """
 
+    _squall_bounded_by = "topology.checkpoint.interval.secs"
     _rows: list[Any]
 
     def row(self, tup: Tuple) -> Any:

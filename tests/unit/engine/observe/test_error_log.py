@@ -6,6 +6,7 @@ import pytest
 
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.clock import ManualClock
+from squall_engine.observe import garbage
 from squall_engine.observe.error_log import ErrorLog
 
 
@@ -84,21 +85,27 @@ def test_a_circle_of_causes_is_looked_at_once() -> None:
     assert reported == ["one"]
 
 
-@pytest.mark.parametrize(
-    ("work", "hint"),
-    [
-        ("3 tuple(s)", "blocking = True gives it a thread, async def execute lets it wait"),
-        (
-            "1 call(s) of next_tuple",
-            "blocking = True gives it a thread, async def next_tuple lets it wait",
-        ),
-        ("a call of exhausted", "blocking = True gives it a thread"),
-        ("a timer's call", "blocking = True gives it a thread"),
-    ],
-)
-def test_what_holds_the_loop_is_told_how_not_to(
-    work: str, hint: str, caplog: pytest.LogCaptureFixture
+def test_what_holds_the_loop_is_named_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    log = ErrorLog(clock.monotonic, None, TopologyOptions())
+    for _ in range(3):
+        log.held_loop("gps", "3 tuple(s)", 0.5)
+        clock.advance(30)
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == 2
+    assert messages[0].startswith("component_holds_loop component=gps ")
+    assert "async def execute" in messages[0]
+
+
+def test_a_component_is_not_blamed_for_a_garbage_collection(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ErrorLog(lambda: 100.0, None, TopologyOptions()).held_loop("gps", work, 0.5)
+    caplog.set_level("INFO")
+    monkeypatch.setattr(garbage, "secs_of_last", lambda secs: 0.075)
+    log = ErrorLog(lambda: 100.0, None, TopologyOptions())
+    log.held_loop("files", "400 tuple(s)", 0.12)
+    log.held_loop("db", "400 tuple(s)", 0.12)
     (message,) = [record.getMessage() for record in caplog.records]
-    assert message.endswith(f'hint="{hint}"')
+    assert message.startswith("garbage_collection_holds_loop ms=75 ")
+    log.held_loop("db", "400 tuple(s)", 0.13)
+    assert caplog.records[-1].getMessage().startswith("component_holds_loop component=db ")
