@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
 _LOOK_SECS = 1.0
-# Looks in the same call, after the topologies' time. They are counted, and not the seconds: while
-# the process was stopped, no call could return.
+# Looks in the same call. They are counted, and not the seconds: while the process was stopped, no
+# call could return.
 _LOOKS_MAX = 10
+_LOOKS_OVER_MIN = 2  # of these after the topologies' time
 # To open a component may take long, as to load a model does. A cluster waits that long for a worker
 # to start (nimbus.task.launch.secs).
 _START_LOOKS_MAX = 120
@@ -77,12 +78,13 @@ class HeldLoop:
         while True:
             time.sleep(_LOOK_SECS)
             found = self._running()
-            if found is None or time.monotonic() < (self._until or 0.0) or not _is_waited_for():
+            if found is None or not _is_waited_for():
                 held.forget()
                 continue
             thread, loop = found
             stack = _stack(thread)
-            if held.look(stack, turned=turned.is_set(), ends=self._ends):
+            over = time.monotonic() >= (self._until or 0.0)
+            if held.look(stack, turned=turned.is_set(), over=over, ends=self._ends):
                 _end(stack, held.looks * _LOOK_SECS, self._folder)
             if held.looks == 0:
                 turned = threading.Event()
@@ -98,22 +100,29 @@ class Held:
 
     def __init__(self) -> None:
         self.looks = 0
+        self._looks_over = 0
         self._call: FrameType | None = None
 
     def forget(self) -> None:
-        self.looks, self._call = 0, None
+        self.looks, self._looks_over, self._call = 0, 0, None
 
-    def look(self, stack: list[FrameType], *, turned: bool, ends: bool = False) -> bool:
+    def look(
+        self, stack: list[FrameType], *, turned: bool, over: bool = True, ends: bool = False
+    ) -> bool:
         """The loop calls these now, outermost first; `turned`: it has taken another turn since
-        `looks` was 0; `ends`: nothing is started any more. Returns whether that has been the same
-        call for too long."""
+        `looks` was 0; `over`: so is the topologies' time; `ends`: nothing is started any more.
+        Returns whether that has been the same call for too long."""
         call = _call_in(stack)
         if turned or call is None or call is not self._call or _is_debugged(stack):
-            self.looks, self._call = 0, call
+            self.looks, self._looks_over, self._call = 0, 0, call
+            return False
+        may_start = not ends and _is_starting(stack)
+        if may_start and not over:
             return False
         self.looks += 1
-        may_start = not ends and _is_starting(stack)
-        return self.looks >= (_START_LOOKS_MAX if may_start else _LOOKS_MAX)
+        self._looks_over += over
+        looks_max = _START_LOOKS_MAX if may_start else _LOOKS_MAX
+        return self.looks >= looks_max and self._looks_over >= _LOOKS_OVER_MIN
 
 
 def _stack(thread: threading.Thread) -> list[FrameType]:
@@ -130,8 +139,13 @@ def _stack(thread: threading.Thread) -> list[FrameType]:
 
 def _call_in(stack: list[FrameType]) -> FrameType | None:
     """The call of a component, or of ours if there is none."""
-    theirs = (frame for frame in stack if _module(frame).partition(".")[0] not in _OURS)
-    return next(theirs, stack[0] if stack else None)
+    return next(iter(_shown(stack)), None)
+
+
+def _shown(stack: list[FrameType]) -> list[FrameType]:
+    """The frames from a component's on, without Squall's that led to it; all if there is none."""
+    theirs = (at for at, one in enumerate(stack) if _module(one).partition(".")[0] not in _OURS)
+    return stack[next(theirs, 0) :]
 
 
 def _is_starting(stack: list[FrameType]) -> bool:
@@ -162,7 +176,7 @@ def _module(frame: FrameType) -> str:
 
 
 def _end(stack: list[FrameType], secs: float, folder: Path) -> None:
-    frames = ((frame, frame.f_lineno) for frame in stack)
+    frames = ((frame, frame.f_lineno) for frame in _shown(stack))
     places = traceback.StackSummary.extract(frames).format()
     print(
         f"error: the topology cannot be stopped: a call has not returned for {secs:.0f} s\n"

@@ -9,7 +9,14 @@ from types import FrameType
 from typing import Any
 
 from squall import Bolt, Spout, TopologyBuilder
-from squall._held_loop import _LOOKS_MAX, _START_LOOKS_MAX, Held, _is_waited_for, _stack
+from squall._held_loop import (
+    _LOOKS_MAX,
+    _START_LOOKS_MAX,
+    Held,
+    _is_waited_for,
+    _shown,
+    _stack,
+)
 from squall.local import LocalCluster
 
 
@@ -57,6 +64,31 @@ def test_a_call_that_does_not_return_ends_the_process() -> None:
         first, again = _stack(thread), _stack(thread)
         assert first[1] is again[1]
         assert looks_until_end(Held(), first) == _LOOKS_MAX
+
+
+def test_a_call_that_began_before_the_end_has_had_its_time() -> None:
+    with loop_in("squall_engine.engine", "wordcount") as thread:
+        held, stack = Held(), _stack(thread)
+        assert not any(held.look(stack, turned=False, over=False) for _ in range(100))
+        assert not held.look(stack, turned=False)
+        assert held.look(stack, turned=False)
+
+
+def test_the_time_before_the_end_counts_with_that_after_it() -> None:
+    with loop_in("squall_engine.engine", "wordcount") as thread:
+        held, stack = Held(), _stack(thread)
+        for _ in range(7):  # the first sees a new call
+            assert not held.look(stack, turned=False, over=False)
+        assert [held.look(stack, turned=False) for _ in range(4)] == 3 * [False] + [True]
+
+
+def test_only_the_frames_from_the_users_on_are_shown() -> None:
+    with loop_in("asyncio.events", "squall_engine.engine", "wordcount", "numpy") as thread:
+        modules = [frame.f_globals["__name__"] for frame in _shown(_stack(thread))]
+    assert modules[:2] == ["wordcount", "numpy"]
+    with loop_in("asyncio.events", "squall_engine.engine") as thread:
+        stack = [frame for frame in _stack(thread) if frame.f_globals["__name__"] != __name__]
+        assert _shown(stack[:2]) == stack[:2]
 
 
 def test_calls_that_follow_each_other_in_one_turn_are_not_one_call() -> None:
