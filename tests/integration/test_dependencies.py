@@ -121,7 +121,7 @@ def test_two_versions_of_a_project_run_on_one_node(
     # The same again: nothing is uploaded, and the environment is shared.
     note = tmp_path / "again"
     done = cluster.storm("jar", "--wheels", wheels, package, "job", "again", note)
-    assert "the cluster has all 1 wheels already" in done.stderr
+    assert "the cluster has the wheel already" in done.stderr
     wait_for("it to run", lambda: note.exists() and note.read_text() == "2.0 2.0 2.0", 60)
     assert len(environments(cluster)) == 2
     # The last that uses an environment takes it along.

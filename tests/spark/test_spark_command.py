@@ -90,7 +90,7 @@ def test_word_count_from_the_command_line(package: Path) -> None:
     assert counts(here / "out" / "count") == {"the": 2, "cow": 1, "moon": 1}
     assert done.stdout == ""
     lines = done.stderr.splitlines()
-    assert lines[0].startswith("dependencies: 1 wheels, ")
+    assert lines[0].startswith("dependencies: 1 wheel, ")
     assert lines[1].startswith("running topology 'wordcount' on Spark at local[2] (its log: ")
     assert [line for line in lines if line.startswith("starting Spark: done in ")]
     assert lines[-5:] == [

@@ -117,7 +117,8 @@ def prepare_dependencies(
     if not wheels:
         return {}
     size = sum(wheel.path.stat().st_size for wheel in wheels)
-    print(f"dependencies: {len(wheels)} wheels, {size_text(size)}", file=sys.stderr, flush=True)
+    count = "1 wheel" if len(wheels) == 1 else f"{len(wheels)} wheels"
+    print(f"dependencies: {count}, {size_text(size)}", file=sys.stderr, flush=True)
     local = wheels if _all_fit(wheels, here) else _find(wanted, options, here, folder / "here")
     environment = folder / "environment"
     build_environment(local, environment, sys.executable)

@@ -116,7 +116,8 @@ async def upload_wheels(nimbus: NimbusClient, paths: Sequence[Path]) -> list[str
     wheels = [read_wheel(path) for path in paths]
     missing = [wheel for wheel in wheels if not await _has_blob(nimbus, wheel.key)]
     if not missing:
-        print(f"the cluster has all {len(wheels)} wheels already", file=sys.stderr, flush=True)
+        all_of_them = "the wheel" if len(wheels) == 1 else f"all {len(wheels)} wheels"
+        print(f"the cluster has {all_of_them} already", file=sys.stderr, flush=True)
     for number, wheel in enumerate(missing, 1):
         size = wheel.path.stat().st_size
         print(

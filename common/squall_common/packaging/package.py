@@ -42,14 +42,16 @@ _HINT = "a package is a folder, or a .zip, .jar, .pyz or .pex file"
 def build_package(source: Path, folder: Path) -> Path:
     """The archive of a package: `source` itself when it is one, else a new zip in `folder`.
 
-    Raises PackageError when there is nothing at `source`, when it is neither a folder nor an
-    archive, or holds nothing or too much to run.
+    Raises PackageError when there is nothing at `source`, when it is empty or neither a folder
+    nor an archive, or holds nothing or too much to run.
     """
     try:
         if source.is_dir():
             return _pack(source, folder / f"{source.resolve().name or 'package'}.zip")
         if not source.exists():
             raise PackageError(f"there is no package {source}", hint=_HINT)
+        if source.is_file() and not source.stat().st_size:
+            raise PackageError(f"{source} is empty: it has no bytes", hint=_HINT)
         if not source.is_file() or not zipfile.is_zipfile(source):
             raise PackageError(f"{source} is neither a folder nor an archive", hint=_HINT)
         return source

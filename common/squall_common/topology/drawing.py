@@ -18,6 +18,7 @@ _COLUMN_GAP = 150
 _MARGIN = 24
 _PASSING = 74
 _LABEL_CHARS_MAX = 28
+_BELOW_CHARS_MAX = 52  # of what a component is, with its size: windows take many words
 _SPOUT, _BOLT, _LINE, _TEXT, _SOFT = "#dff1fb", "#ffffff", "#0b5f8a", "#14212b", "#4c5d6b"
 
 
@@ -155,9 +156,11 @@ def _boxes(
     x = float(_MARGIN)
     for column in columns:
         texts = [
-            text for node in column for text in (node.id, _below(node), notes.get(node.id, ""))
+            text
+            for node in column
+            for text in (_cut(node.id), _below(node), _cut(notes.get(node.id, "")))
         ]
-        width = max(96.0, max(len(_cut(text)) for text in texts) * _CHAR_WIDTH + 24)
+        width = max(96.0, max(map(len, texts)) * _CHAR_WIDTH + 24)
         y = _MARGIN + (tallest - len(column) * step) / 2
         for node in column:
             boxes[node.id] = (x, y, width)
@@ -173,11 +176,11 @@ def _svg_node(node: Node, box: tuple[float, float, float], note: str) -> str:
     lines = [
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{_NODE_HEIGHT}" rx="{radius}" '
         f'fill="{_SPOUT if node.is_spout else _BOLT}" stroke="{_LINE}" stroke-width="1.4"/>',
-        _text(middle, y + 22, node.id, _TEXT, "font-weight='600'"),
+        _text(middle, y + 22, _cut(node.id), _TEXT, "font-weight='600'"),
         _text(middle, y + 40, _below(node), _SOFT, "font-size='12'"),
     ]
     if note:
-        lines.append(_text(middle, y + _NODE_HEIGHT + 15, note, _SOFT, "font-size='11'"))
+        lines.append(_text(middle, y + _NODE_HEIGHT + 15, _cut(note), _SOFT, "font-size='11'"))
     return "\n".join(lines)
 
 
@@ -208,7 +211,7 @@ def _svg_edge(
         curve += f"{end:.1f} {y2 + _NODE_HEIGHT + 2:.1f}"
         at = (start + end) / 2, low - 8
     at = at[0], at[1] - 14 * before
-    label = _text(at[0], at[1], edge.label, _SOFT, "font-size='12'")
+    label = _text(at[0], at[1], _cut(edge.label), _SOFT, "font-size='12'")
     if before:
         return label
     line = f'<path d="{curve}" fill="none" stroke="{_LINE}" stroke-width="1.3" '
@@ -216,19 +219,34 @@ def _svg_edge(
 
 
 def _text(x: float, y: float, text: str, fill: str, more: str) -> str:
-    shown = escape(_cut(text))
+    shown = escape(text)
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle" fill="{fill}" {more}>{shown}</text>'
 
 
 def _below(node: Node) -> str:
     """What a node is, cut so that its size is seen."""
-    most = max(1, _LABEL_CHARS_MAX - len(node.size) - 1)
-    return " ".join(part for part in (_cut(node.what, most), node.size) if part)
+    most = max(1, _BELOW_CHARS_MAX - len(node.size) - 1)
+    return " ".join(part for part in (_cut_between_words(node.what, most), _cut(node.size)) if part)
 
 
 def _cut(text: str, most: int = _LABEL_CHARS_MAX) -> str:
     text = "".join(c if c.isprintable() else "?" for c in text)
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _cut_between_words(text: str, most: int) -> str:
+    """At most `most` characters, without half a word and without a number that lacks its unit, if
+    that leaves half of them."""
+    cut = _cut(text, most)
+    if len(text) <= most:
+        return cut
+    words = cut[:-1].split(" ")
+    if text[most - 1] != " ":
+        words.pop()
+    if words and words[-1][:1].isdigit():
+        words.pop()
+    whole = " ".join(words).rstrip(", ")
+    return f"{whole}…" if len(whole) >= most // 2 else cut
 
 
 def _quoted(text: str) -> str:

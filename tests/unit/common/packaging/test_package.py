@@ -110,6 +110,9 @@ def test_a_file_that_is_not_a_package_is_refused(tmp_path):
         build_package(text, tmp_path)
     with pytest.raises(PackageError, match="there is no package"):
         build_package(tmp_path / "none.zip", tmp_path)
+    text.write_bytes(b"")
+    with pytest.raises(PackageError, match=r"notes.txt is empty: it has no bytes"):
+        build_package(text, tmp_path)
     (tmp_path / "empty").mkdir()
     with pytest.raises(PackageError, match="is empty"):
         build_package(tmp_path / "empty", tmp_path)

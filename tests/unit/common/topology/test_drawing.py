@@ -53,6 +53,31 @@ def test_mermaid_has_each_component_and_stream() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("what", "size", "shown"),
+    [
+        (
+            "count over tumbling 60 s of event time, lag 5 s",
+            "×2",
+            "count over tumbling 60 s of event time, lag 5 s ×2",
+        ),
+        (
+            "count over sliding 600 s every 60 s of processing time",
+            "×2",
+            "count over sliding 600 s every 60 s of… ×2",
+        ),
+        (
+            "count over tumbling 600 s of event time, a lag 55 s",
+            "×2",
+            "count over tumbling 600 s of event time, a lag… ×2",
+        ),
+        ("A" * 60, "×2", "A" * 48 + "… ×2"),
+    ],
+)
+def test_a_number_of_a_window_keeps_its_unit(what: str, size: str, shown: str) -> None:
+    assert f">{shown}</text>" in svg([Node("windows", False, what, size)], [])
+
+
 def test_a_component_stands_to_the_right_of_what_feeds_it() -> None:
     at = boxes(svg(WORDS, EDGES))
     assert at["lines"][0] < at["split"][0] < at["count"][0]
