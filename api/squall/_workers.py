@@ -45,7 +45,7 @@ from squall_thrift.codec import to_bytes
 
 _NODE = "local"
 _START_SECS = 60.0
-_ANSWER_SECS = 2.0
+_ANSWER_SECS = 10.0  # for the last counts: a worker may be in a call
 _LOOK_SECS = 0.5  # whether topologies have finished
 # A worker that ends so soon so often in a row will not get far.
 _SHORT_LIFE_SECS = 10.0
@@ -168,7 +168,7 @@ class LocalWorkers:
     def counts(self, name: str) -> tuple[dict[str, dict[str, int]], int]:
         """All-time counts by component, as `LocalTopologies.totals` has them, and how many messages
         of spouts failed for good. A worker that was started again counts from its start; one that
-        does not answer within 2 s is left out, with a warning."""
+        does not answer within 10 s, because a call holds it, is left out, with a warning."""
         return self._running[name].counts()
 
     def errors(self, name: str) -> list[ReportedError]:
@@ -295,7 +295,10 @@ class _Running:
         failed = 0
         for worker, answer in zip(self._workers, self._ask(_ANSWER_SECS), strict=True):
             if answer is None:
-                _say(f"{worker.name} does not answer: its counts are left out")
+                _say(
+                    f"{worker.name} has been in one call for {_ANSWER_SECS:g} s: its counts are "
+                    "left out"
+                )
                 continue
             failed += answer["failed"]
             for component, counts in answer["totals"].items():

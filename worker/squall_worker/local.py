@@ -64,6 +64,10 @@ class LocalWorker(Worker):
     async def _send_error(self, component: str, info: ErrorInfo) -> None:
         self._tell({"component": component, "error": info.error, "count": info.count})
 
+    def _report_heartbeat(self) -> float | None:
+        """There is no supervisor that takes it, and no Nimbus."""
+        return None
+
     def _on_signal(self, number: int) -> None:
         if number != signal.SIGINT:  # Ctrl-C reaches all processes; the first one decides
             super()._on_signal(number)

@@ -18,6 +18,7 @@ from squall_engine.core.inspectors import not_encodable
 from squall_engine.core.sections import Section, parse, parse_heads, serialize_roots
 from squall_engine.core.values import ChangedRowError, changed_row
 from squall_engine.dataflow.fence import Fence
+from squall_engine.dataflow.large import bytes_at_least
 from squall_engine.plan import Plan
 from squall_engine.transport import FEATURES_TASK, Feature, Grant, Transport, features_grant
 
@@ -63,6 +64,8 @@ class Exchange:
         self._ahead: dict[WorkerSlot, list[bytes]] = {}
         self._sources: dict[tuple[int, str], Source | None] = {}
         self.routes: dict[int, WorkerSlot] = {}
+        # Component and stream of tuples that were too large: its next ones are looked at first.
+        self._had_large: set[tuple[str, str]] = set()
         self._to_greet: dict[WorkerSlot, None] = {}  # they do not know yet what this one does
         self.fence: Fence | None = None  # with checkpoints, between workers
 
@@ -112,27 +115,49 @@ class Exchange:
         task runs.)
         """
         source = batch.source
+        if self._had_large and (source.component, source.stream) in self._had_large:
+            batch = self._without_large(batch)
+            if not len(batch):
+                return 0
         try:
             data = encode_batches(source, ((task, batch),), self._codec, columns=to.columns)
         except (ValueNotEncodableError, ChangedRowError) as error:
             return self._send_others(to, task, batch, error)
         if len(data) > SECTION_BYTES_MAX:
+            if len(data) > TUPLE_BYTES_MAX:
+                self._had_large.add((source.component, source.stream))
             if len(batch) > 1:
                 head = batch.take(len(batch) // 2)
                 used = self.send_tuples(to, task, head)
                 return used + self.send_tuples(to, task, batch)
             if len(data) > TUPLE_BYTES_MAX:
-                too_large = UndeliverableError(
-                    f"component {source.component!r}, stream {source.stream!r}: a tuple of "
-                    f"{len(data)} bytes cannot be sent to another worker; the limit is "
-                    f"{TUPLE_BYTES_MAX} (8 MiB): store large data elsewhere and send its name",
-                    source.stream,
-                    batch.as_tuples()[0].values,
-                )
-                self.reject(source.component, source.task, too_large, batch.roots())
+                self._reject_large(batch, f"{len(data)} bytes")
                 return 0
         to.sections.append(data)
         return charge(len(data), len(batch))
+
+    def _without_large(self, batch: Batch) -> Batch:
+        """Reject those tuples of a batch that are surely too large, and return the others."""
+        kept = []
+        for tup in batch.as_tuples():
+            size = bytes_at_least(tup.values)
+            if size > TUPLE_BYTES_MAX:
+                self._reject_large(Batch.of(batch.source, [tup]), f"at least {size} bytes")
+            else:
+                kept.append(tup)
+        return Batch.of(batch.source, kept)
+
+    def _reject_large(self, one: Batch, size: str) -> None:
+        """Reject a batch of one tuple."""
+        source = one.source
+        too_large = UndeliverableError(
+            f"component {source.component!r}, stream {source.stream!r}: a tuple of {size} cannot "
+            f"be sent to another worker; the limit is {TUPLE_BYTES_MAX} (8 MiB): store large data "
+            "elsewhere and send its name",
+            source.stream,
+            one.as_tuples()[0].values,
+        )
+        self.reject(source.component, source.task, too_large, one.roots())
 
     def _send_others(self, to: Outbound, task: int, batch: Batch, error: Exception) -> int:
         """Reject the tuples of a batch that cannot be sent, and send the others."""

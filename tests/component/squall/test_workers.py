@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from squall import TopologyBuilder
 from squall._workers import LocalWorkers
 from squall_cli.main import storm
+from squall_common.config.load import default_conf
 from squall_common.errors import SquallError
 
 CODE = """
@@ -157,6 +158,21 @@ def test_there_are_no_more_workers_than_executors(
     finally:
         cluster.shutdown()
     assert "numbers has 4 executors, so it gets 4 workers" in capfd.readouterr().err
+
+
+def test_a_worker_reports_to_no_supervisor_and_misses_none(
+    program: Program, capfd: pytest.CaptureFixture[str]
+) -> None:
+    conf = {**default_conf(), "task.heartbeat.frequency.secs": 1}
+    cluster = LocalWorkers(2, conf, code_dir=program.code)
+    try:
+        cluster.submit_topology("numbers", {}, program.topology(0))
+        cluster.wait(5)  # a worker of a cluster has asked Nimbus by then
+    finally:
+        cluster.shutdown()
+    shown = capfd.readouterr().err
+    assert "worker_running" in shown
+    assert "_no_reports" not in shown
 
 
 def test_a_worker_ends_with_the_program_that_started_it(

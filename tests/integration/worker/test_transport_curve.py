@@ -147,6 +147,24 @@ async def test_refusals_are_logged_at_intervals(
     assert "storm.bind.host" in str(one["what_to_do"])
 
 
+async def test_a_connection_that_says_nothing_is_no_warning(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scan of ports, or a worker whose peer was held."""
+    said: list[str] = []
+    for level in ("info", "warning"):
+        monkeypatch.setattr(
+            f"squall_worker.transport.zmq.log.{level}", lambda event, **keys: said.append(event)
+        )
+    for _ in range(2):
+        refused = pair.b.transport.drops.refused
+        _, writer = await asyncio.open_connection("127.0.0.1", pair.b.port)
+        writer.close()
+        await wait_until(lambda before=refused: pair.b.transport.drops.refused > before)
+    assert said == ["connection_not_finished"]
+    await still_works(pair)
+
+
 def hello(size: int) -> bytes:
     """The greeting of a CURVE client (rfc.zeromq.org/spec/37), then the head of a command of so
     many bytes."""

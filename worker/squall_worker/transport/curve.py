@@ -37,8 +37,9 @@ _FAILED = (
     | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
     | zmq.EVENT_HANDSHAKE_FAILED_AUTH
 )
+UNFINISHED = "the handshake was not finished"
 _REASONS = {
-    int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL): "the handshake was not finished",
+    int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL): UNFINISHED,
     int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL): "not encrypted, or with another key",
     int(zmq.EVENT_HANDSHAKE_FAILED_AUTH): "not this topology's key",
 }

@@ -194,7 +194,7 @@ class ZmqTransport:
         self._flush_due = False
         self._reading = Reading.WATCHED
         self._warn_at = 0.0
-        self._warn_refused_at = 0.0
+        self._warn_refused_at = self._say_unfinished_at = 0.0
         self._settled: asyncio.Event | None = None
         self._state = State.UNBOUND
         self._story = Story()
@@ -502,9 +502,20 @@ class ZmqTransport:
             log.warning("message_dropped", reason=reason, dropped=self.drops)
 
     def _refused(self, reason: str) -> None:
+        from squall_worker.transport.curve import UNFINISHED  # it is loaded: its guard calls
+
         self.drops.refused += 1
         now = self._clock.monotonic()
-        if now >= self._warn_refused_at:
+        if reason == UNFINISHED:
+            if now >= self._say_unfinished_at:
+                self._say_unfinished_at = now + _WARN_SECS
+                log.info(
+                    "connection_not_finished",
+                    refused=self.drops.refused,
+                    why="it was closed, or a call held this worker for 5 s (component_holds_loop). "
+                    "Workers connect again by themselves; a scan of ports ends like this, too.",
+                )
+        elif now >= self._warn_refused_at:
             self._warn_refused_at = now + _WARN_SECS
             log.warning(
                 "connection_refused",

@@ -307,6 +307,25 @@ class Measures(Bolt):
         c.log("measured", len(tup[0]))
 
 
+def test_a_stream_that_had_tuples_above_the_limit_encodes_no_more_of_them():
+    """To encode one for each replay, and for each task that gets it, holds the loop."""
+    builder = TopologyBuilder()
+    builder.spout("numbers", c.Numbers(4))
+    large = TUPLE_BYTES_MAX + 1
+    builder.bolt("sizes", Sizes(large, 1, large, 2)).shuffle("numbers")
+    builder.bolt("measures", Measures(), parallelism=2).all("sizes")
+    tasks = {"numbers": 0, "sizes": 0, "measures": 1}
+    with across(builder.build(), tasks) as cluster:
+        cluster.run_until(lambda: len(c.LOG.get("acked", ())) == 2)
+        assert sorted(c.LOG["failed"]) == [0, 2]
+        assert sorted(c.LOG["measured"]) == [1, 1, 2, 2]
+        sizes = [str(error).partition(" cannot ")[0] for _, _, error in cluster.errors]
+    # All were in one batch, which was found to be too large.
+    assert sizes == 4 * [
+        f"component 'sizes', stream 'default': a tuple of at least {large + 1} bytes"
+    ]
+
+
 def test_only_a_tuple_above_the_limit_fails_and_its_size_is_reported():
     builder = TopologyBuilder()
     builder.spout("numbers", c.Numbers(4))
