@@ -23,7 +23,11 @@ class _ConstructionRecorder(ABCMeta):
         made_by = cls.__init__ if cls.__init__ is not object.__init__ else cls.__new__  # type: ignore[misc]
         if made_by is object.__new__:
             return inspect.Signature()
-        whole = inspect.signature(made_by)
+        try:
+            # Names that mean something elsewhere too: two of ours are called Bolt.
+            whole = inspect.signature(made_by, eval_str=True)
+        except Exception:  # of names that are imported for type checkers only
+            whole = inspect.signature(made_by)
         return whole.replace(
             parameters=list(whole.parameters.values())[1:], return_annotation=whole.empty
         )
