@@ -67,6 +67,9 @@ class PlainCodec:
     def encode_rows(self, rows: Sequence[Sequence[Any]]) -> bytes:
         raise ValueError("it only decodes")
 
+    def surely_encodes(self, value: Any) -> bool:
+        return False
+
     def group_packer(self, groups: int) -> RowPacker:
         raise ValueError("it only decodes")
 

@@ -41,7 +41,17 @@ WORDS = {
     "engine/backpressure": {"backpressure", "model"},
     "engine/build": {"component_conf"},
     "engine/core": {
-        *("columns", "core", "core_traces", "grouped", "inbox", "merging", "stale", "table_rows"),
+        *(
+            "columns",
+            "core",
+            "core_traces",
+            "encodable",
+            "grouped",
+            "inbox",
+            "merging",
+            "stale",
+            "table_rows",
+        ),
         "tried",
     },
     "engine/multilang": {"readers", "serializers"},
