@@ -89,7 +89,7 @@ class FittingTable:
             )
         for row in self.rows:
             cells = dict(zip(self.columns, row, strict=True))
-            # (A plain text is no markup here: names may have brackets.)
+            # Text, so that the brackets of a name are not read as markup.
             table.add_row(
                 *(
                     Text(without_middle(str(cells[name]), width))

@@ -74,8 +74,8 @@ class _Client(Client):
     """Ends without an error if the server is gone."""
 
     async def _close(self, status: int, do_cbs: bool = True) -> None:
-        # It first sends what it has left. Much of the time its own tasks call it, and nobody hears
-        # of their errors.
+        # It first sends what it has left. Mostly its own tasks call it, and their errors are seen
+        # by no one.
         with contextlib.suppress(OSError, RuntimeError):
             await super()._close(status, do_cbs)
 
@@ -105,7 +105,7 @@ class _EncryptedClient(_Client):
 async def end(connection: Any) -> None:
     """Close a connection, which may be broken. Its client closes the socket only when all that it
     has left is sent, which a server that stands still never takes, and not at all once it has begun
-    to close by itself; and nobody hears of the errors of its tasks."""
+    to close by itself; and the errors of its tasks are seen by no one."""
     if connection is None:
         return
     try:

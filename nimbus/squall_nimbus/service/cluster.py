@@ -86,7 +86,7 @@ class ClusterCalls(Calls):
 
     @operation("getFinishedTopologies")
     async def getFinishedTopologies(self, call: Call) -> dict[str, bool]:
-        if not self.nimbus.leader_elector.leading:  # who asks is no leader either: ask no further
+        if not self.nimbus.leader_elector.leading:  # do not ask on: the caller does not lead either
             raise refused("this Nimbus is not the leader")
         return await self.nimbus.reader.finished_topologies()
 

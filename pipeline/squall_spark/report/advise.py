@@ -113,7 +113,10 @@ def advise_workers(
     if peak / workers <= HIGH:
         return keep(measured)
     if polls and workers > 1:
-        why = f"{measured}, no sign of load as they do not sleep (topology.worker.busy.poll.ms)"
+        why = (
+            f"{measured}, which does not show their load: they do not sleep "
+            "(topology.worker.busy.poll.ms)"
+        )
         return Advice(WORKERS, workers, workers, None, why, enough=False)
     wanted = min(max(executors, workers), math.ceil(peak / TARGET - 1e-9))
     if wanted <= workers:

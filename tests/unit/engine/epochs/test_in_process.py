@@ -307,7 +307,7 @@ class KeepsReference(StatefulBolt):
     def execute(self, tup: Tuple) -> None:
         before = getattr(self, "before", None)
         if before is not None:
-            before.append(object())  # of the last call: nobody watches it
+            before.append(object())  # a reference of the last call, which is not watched
         self.before = [1]
         self.state.put(tup["word"], self.before)
 
