@@ -47,8 +47,9 @@ _FRESH_SECS = 10.0
 # How large a heartbeat may be, unfolded. Four windows of a bolt with a few inputs take 12 KB.
 _PLAIN_BYTES = 256 * 1024
 _PLAIN_BYTES_A_EXECUTOR = 128 * 1024
-# Reading the end of sources in heartbeats of this size, unfolded, takes some milliseconds.
-_END_BYTES_ON_LOOP_MAX = 500_000
+# Reading the end of sources in heartbeats of this size, unfolded, takes some 10 ms at worst: they
+# are decoded as a whole.
+_END_BYTES_ON_LOOP_MAX = 100_000
 # Of the sums of one topology, of which each worker has an equal share: some 100 bytes a component.
 TOPOLOGY_SUMS_BYTES_MAX = 16 * 1024 * 1024
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import threading
 from dataclasses import replace
 
 import pytest
@@ -287,3 +288,20 @@ async def test_the_end_of_sources_is_read_once_from_each_report(
     heartbeats.take(report(beat=codec.encode_heartbeat(later)), clock.monotonic())
     found = await heartbeats.ends([ID], clock)
     assert found[ID][SLOT] == ReportedEnd(0.0, WorkerEnd(None, says_end=True))
+
+
+@pytest.mark.parametrize(("size", "on_loop"), [(100_000, True), (100_001, False)])
+async def test_the_end_in_large_heartbeats_is_read_off_the_loop(
+    heartbeats: Heartbeats, monkeypatch: pytest.MonkeyPatch, size: int, on_loop: bool
+) -> None:
+    readers: list[int] = []
+
+    def read(path: str, data: bytes) -> WorkerEnd:
+        readers.append(threading.get_ident())
+        return WorkerEnd()
+
+    monkeypatch.setattr(codec, "decode_worker_end", read)
+    heartbeats.take(report(beat=b"x" * size), 0.0)
+    await heartbeats.ends([ID], ManualClock())
+    (reader,) = readers
+    assert (reader == threading.get_ident()) is on_loop
