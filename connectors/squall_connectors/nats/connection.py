@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nats.aio.client import Client
-from nats.errors import NoServersError
+from nats.errors import ConnectionClosedError, NoServersError
 
 from squall_connectors.base.address import tls_context, with_secrets
 
@@ -53,6 +53,7 @@ async def connect(
             connect_timeout=5,
             ping_interval=5,
             max_outstanding_pings=2,
+            flusher_queue_size=0,  # its bound is that of what is published at a time
             error_cb=note,
             **tls,
             **{**tries, **with_secrets(connector, options, secrets)},
@@ -71,13 +72,32 @@ async def connect(
 
 
 class _Client(Client):
-    """Ends without an error if the server is gone."""
+    """Ends without an error if the server is gone, and ends what waits for the server's answer."""
 
     async def _close(self, status: int, do_cbs: bool = True) -> None:
+        # The answers will not come: without this, each request waits for the whole of its timeout.
+        for waiting in (*self._resp_map.values(), *self._pongs):
+            if not waiting.done():
+                waiting.set_exception(ConnectionClosedError())
+                waiting.exception()  # its request may have ended already
+        # Nor will anything be flushed, which a large publication waits for, without a timeout.
+        while self._flush_queue is not None and not self._flush_queue.empty():
+            flushed = self._flush_queue.get_nowait()
+            if not flushed.done():
+                flushed.set_result(None)
         # It first sends what it has left. Mostly its own tasks call it, and their errors are seen
         # by no one.
         with contextlib.suppress(OSError, RuntimeError):
             await super()._close(status, do_cbs)
+
+    async def _flush_pending(self, force_flush: bool = False) -> Any:
+        # It ignores a cancellation, and what was to end would then wait for an answer.
+        task = asyncio.current_task()
+        before = 0 if task is None else task.cancelling()
+        flushed = await super()._flush_pending(force_flush)
+        if task is not None and task.cancelling() > before:
+            raise asyncio.CancelledError
+        return flushed
 
 
 class _EncryptedClient(_Client):

@@ -70,8 +70,10 @@ class NatsSink(Sink):
         refused = nats.errors.MaxPayloadError | nats.errors.BadSubjectError
         if isinstance(error, refused):
             return False
-        # Also a stream that is not there yet, or has no leader: the record is not at fault.
-        return isinstance(error, nats.errors.Error) or super().is_outage(error)
+        # Also a stream that is not there yet, or has no leader: the record is not at fault. Nor is
+        # it at whatever the client raises when its connection is lost within a call.
+        lost = self._connection is None or not self._connection.is_connected
+        return lost or isinstance(error, nats.errors.Error) or super().is_outage(error)
 
     async def connect(self) -> None:
         self._connection = await connections.connect(

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
+from nats.errors import ConnectionClosedError
 
 from squall_connectors.nats import connection as connections
 
@@ -85,6 +86,49 @@ async def test_a_server_that_goes_leaves_no_error_of_a_task(
         del connection
         gc.collect()
     assert [str(context) for context in left] == []
+
+
+async def test_a_server_that_goes_ends_what_waits_for_it() -> None:
+    """A request, a publication of more than the client keeps, and a flush: the client waits for the
+    answer to the first as long as it may take, and for the second, after the end, without limit."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await goes.wait()
+        reset(writer)
+
+    goes = asyncio.Event()
+    async with connected(serve) as connection:
+        calls = [
+            asyncio.create_task(call)
+            for call in (
+                *(connection.request("a", b"", timeout=60) for _ in range(3)),
+                *(connection.request("a", b"x" * 900_000, timeout=60) for _ in range(8)),
+                connection.flush(60),
+            )
+        ]
+        await asyncio.wait(calls, timeout=0.1)
+        goes.set()
+        done, left = await asyncio.wait(calls, timeout=10)
+        await connections.end(connection)
+        assert not left
+        assert {type(call.exception()) for call in done} == {ConnectionClosedError}
+
+
+async def test_what_is_flushed_to_a_server_that_stands_still_can_be_cancelled() -> None:
+    goes_on = asyncio.Event()
+
+    async def stand_still(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await goes_on.wait()
+
+    async with connected(stand_still) as connection:
+        for _ in range(2):  # the second is kept until the first is gone
+            publishing = asyncio.create_task(connection.request("a", b"x" * STALLED_BYTES, 60))
+            await asyncio.wait([publishing], timeout=0.2)
+            publishing.cancel()
+            await asyncio.wait([publishing], timeout=10)
+            assert publishing.cancelled()
+        await connections.end(connection)
+        goes_on.set()
 
 
 async def test_the_socket_to_a_server_that_stands_still_is_closed() -> None:
