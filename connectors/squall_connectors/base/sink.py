@@ -6,8 +6,9 @@ confirmed all of it; only then are the tuples acked. When it raises:
 
 - an *outage* (what `connect` raises, and `is_outage`: connection lost, timeout, server starting):
   the sink connects again and repeats the batch, with waits that double, for `outage_secs_max`.
-  Meanwhile it restarts the message timeouts of the tuples it holds, so that an outage causes no
-  replays. After that the tuples fail, and their spouts emit them again.
+  Meanwhile, also within a call that gets no answer, it restarts the message timeouts of the tuples
+  it holds, so that an outage causes no replays. After that the tuples fail, and their spouts emit
+  them again.
 - anything else, or `RecordsRejectedError`: the system does not want some record. A batch is divided
   until the record is found; the others are written. The record goes to the stream "dead_letter" if
   a bolt consumes it, and is then acked; otherwise its tuple fails.
@@ -201,12 +202,26 @@ class Sink(Bolt):
             batch = await self._next_batch()
             if not batch:
                 continue
+            self._keep_alive_later()
             try:
                 await self._write(batch)
             except Exception as error:  # of the subclass' own code: the next batch may do better
                 self.report_error(error)
                 for tup in batch:
                     self._settle(tup, self.fail)
+            finally:
+                self._timeouts_due.cancel()
+
+    def _keep_alive_later(self) -> None:
+        """While a batch takes long, restart the message timeouts of what is in hand: the system is
+        away, or a call gets no answer."""
+        loop = asyncio.get_running_loop()
+        self._timeouts_due = loop.call_later(self._keeps_alive_secs, self._keep_alive)
+
+    def _keep_alive(self) -> None:
+        for tup in list(self._unsettled):
+            self.reset_timeout(tup)
+        self._keep_alive_later()
 
     async def _next_batch(self) -> list[Tuple]:
         while not self._waiting:
@@ -246,7 +261,7 @@ class Sink(Bolt):
             self._done(batch)
 
     async def _write_through_outages(self, batch: Sequence[Tuple]) -> None:
-        started, kept_alive = self._now(), self._now()
+        started = self._now()
         attempt = 0
         while True:
             connecting = not self._connected
@@ -279,11 +294,7 @@ class Sink(Bolt):
                         f"{type(self).__name__}: no answer for {now - started:.0f} s "
                         f"(outage_secs_max): {shown}"
                     ) from error
-            if self._now() - kept_alive >= self._keeps_alive_secs:
-                kept_alive = self._now()
-                for tup in list(self._unsettled):
-                    self.reset_timeout(tup)
-            await asyncio.sleep(min(self._keeps_alive_secs, Backoff(0.1, 5.0).secs(attempt)))
+            await asyncio.sleep(Backoff(0.1, 5.0).secs(attempt))
 
     def report_outage(self, error: BaseException) -> None:
         """Count a failure to reach the system, and report it as an error of the topology, at most

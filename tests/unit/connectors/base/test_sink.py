@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -75,6 +76,24 @@ def test_an_outage_repeats_the_batch_and_fails_nothing_past_the_message_timeout(
     # An outage is reported now and then, not for each attempt.
     assert all(isinstance(error, ConnectionError) for error in errors)
     assert len(errors) < 40
+
+
+def test_a_call_that_gets_no_answer_fails_nothing_past_the_message_timeout() -> None:
+    class Silent(Store):
+        async def write(self, tuples: Sequence[Tuple]) -> None:
+            if len(self.steps) > 0:
+                self.steps.pop()
+                await asyncio.Event().wait()
+            await super().write(tuples)
+
+    store = Silent("silence", "silence", write_timeout_secs=40)
+    with BoltTest(store, {"in": ["n"]}, {"topology.message.timeout.secs": 6}) as test:
+        held = test.execute([1])
+        test.run_for(79)
+        assert (held.acked, held.failed) == (False, False)
+        test.run_for(20)
+        assert held.acked
+    assert store.batches == [[1]]
 
 
 def test_no_record_is_refused_because_the_sink_cannot_connect() -> None:
