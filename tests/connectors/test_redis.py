@@ -130,6 +130,35 @@ class TestRedisPubSubSpout(_Key, SourceContract):
     def test_records_that_are_there_before_the_topology_are_emitted(self) -> None:
         """Not by this source: Redis does not keep them."""
 
+    def test_answers_to_pings_are_not_messages(self) -> None:
+        source: Any = self.make_source()
+        source.lag_secs = 0.05
+        with self.running_source(source) as (bolt, run, _):
+            for number in range(20):
+                self.put([str(number)])
+                time.sleep(0.05)
+            wait_until("all", lambda: len(bolt.got) == 20)
+            assert run.errors == []
+
+    def test_a_server_that_stands_still_is_left_and_found_again(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("squall_connectors.redis.pubsub._ANSWER_SECS", 1.0)
+        source: Any = self.make_source()
+        source.lag_secs = 0.2
+        with self.running_source(source) as (bolt, run, _):
+            self.put(["0"])
+            wait_until("the first", lambda: bolt.got == ["0"])
+            self.server.stop()
+            try:
+                wait_until("the report", lambda: run.errors, 20)
+            finally:
+                self.server.resume()
+            assert "has not answered a ping" in str(run.errors[0])
+            wait_until("one subscriber", lambda: self.client.pubsub_numsub(self.key)[0][1] == 1)
+            self.put(["1"])
+            wait_until("the second", lambda: "1" in bolt.got)
+
 
 class TestRedisStreamSink(_Key, SinkContract):
     kills = KILLS

@@ -11,6 +11,8 @@ from squall_connectors.base.outages import shown_server
 from squall_connectors.base.source import AsyncSource, Record
 from squall_connectors.redis import client as clients
 
+_ANSWER_SECS = 10.0
+
 
 class RedisPubSubSpout(AsyncSource):
     """Emits what is published on channels, as `channel` and `message` (bytes).
@@ -55,6 +57,7 @@ class RedisPubSubSpout(AsyncSource):
         await super().open(conf, context)
 
     async def connect(self) -> None:
+        self._asked_at: float | None = None  # when the ping was sent that is not answered yet
         self._client = clients.client(self._server, timeout_secs=10)
         self._subscription = self._client.pubsub(ignore_subscribe_messages=True)
         if self._channels:
@@ -76,15 +79,29 @@ class RedisPubSubSpout(AsyncSource):
         while len(records) < limit:
             found = await self._subscription.get_message(timeout=timeout)
             if found is None:
+                if not records:
+                    self._require_answer()
                 break
             timeout = 0.0
+            if found["type"] == "pong":
+                self._asked_at = None
+                continue
             values = [clients.text(found["channel"]), found["data"]]
             records.append((next(self._ids), values))
         return records
 
+    def _require_answer(self) -> None:
+        """All that the server has sent is read: its answer to a ping is not late here."""
+        if self._asked_at is not None and self._now() - self._asked_at > _ANSWER_SECS:
+            raise TimeoutError(f"the server has not answered a ping for {_ANSWER_SECS:g} s")
+
+    async def measure_lag(self) -> int | None:
+        """A good moment for a ping: a server that is gone without a word is not noticed by reading,
+        and messages that it would have sent are lost."""
+        if self._asked_at is None:
+            self._asked_at = self._now()
+            await self._subscription.ping()
+        return None
+
     async def settle(self, message_ids: Sequence[Any]) -> None:
         """Redis has forgotten them already."""
-
-    async def keep(self) -> None:
-        """A connection that is only read is noticed to be dead when it is written to."""
-        await self._subscription.ping()
