@@ -5,15 +5,15 @@ from __future__ import annotations
 import itertools
 import re
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 import pytest
 from confluent_kafka import Producer
 from tests.support.effort import KILL_RECORDS, KILLS, SLOW_SERVER_KILLS
 from tests.support.kafka_server import KafkaServer
 
-from squall import Bolt, Spout, TopologyBuilder, Tuple
+from squall import Bolt, Spout, TopologyBuilder, TopologyContext, Tuple
 from squall.local import LocalCluster
 from squall.testing.connectors import SourceContract, wait_until
 from squall_common.errors import InvalidTopologyError
@@ -94,12 +94,67 @@ class TestKafkaShareSpout(SourceContract):
             wait_until("another", lambda: bolt.got)
             assert bolt.got == ["3"]
 
+    def test_many_records_that_cannot_be_read_are_few_errors(self) -> None:
+        source = self.spout(fields=["value"], value="json")
+        with self.running_source(source) as (bolt, run, _):
+            self.put(["{"] * 300 + ["1"])
+            wait_until("the other", lambda: bolt.got == ["1"])
+            wait_until("the second error", lambda: len(run.errors) == 2, 30)
+        assert re.match(rf"299 records .* the last: record {self.topic}-", str(run.errors[1]))
+        assert "the stream 'unreadable'" in str(run.errors[1])
+
+    def test_a_record_that_cannot_be_read_goes_to_the_bolt_that_takes_it(self) -> None:
+        """It fails once, and is emitted again; then it is accepted, and comes no more."""
+        builder = TopologyBuilder()
+        source = self.spout(value="json", retry_first_secs=0.01)
+        builder.spout("source", source)
+        builder.bolt("collect", Collect()).shuffle("source")
+        builder.bolt("doubtful", Collect(failures=1)).shuffle("source", stream="unreadable")
+        Collect.got = {"collect": [], "doubtful": []}
+        self.put(["1", "{", "2"])
+        with LocalCluster() as cluster:
+            cluster.submit_topology("doubtful", {}, builder.build())
+            wait_until("both attempts", lambda: len(Collect.got["doubtful"]) == 2)
+            wait_until("the others", lambda: len(Collect.got["collect"]) == 2)
+            assert cluster.errors("doubtful") == []
+            self.put(["3"])  # comes when all before it are answered
+            wait_until("another", lambda: len(Collect.got["collect"]) == 3)
+        assert sorted(values[4] for values in Collect.got["collect"]) == [1, 2, 3]
+        first, second = Collect.got["doubtful"]
+        assert first == second
+        assert first[:5] == [self.topic, 1, 0, None, b"{"]
+        assert first[5].startswith("JSONDecodeError")
+        with self.running() as (bolt, _, _):
+            self.put(["4"])
+            wait_until("one more", lambda: bolt.got)
+            assert bolt.got == ["4"]
+
     def test_a_translator_may_leave_records_out(self) -> None:
         source = self.spout(fields=["value"], translator=even)
         with self.running_source(source) as (bolt, _run, _):
             self.put([str(number) for number in range(10)])
             wait_until("the others", lambda: len(bolt.got) == 5)
             assert sorted(bolt.got) == ["0", "2", "4", "6", "8"]
+
+
+class Collect(Bolt):
+    """Keeps what it gets; the first `failures` tuples fail."""
+
+    auto_ack = False
+    got: ClassVar[dict[str, list[list[Any]]]] = {}
+
+    def __init__(self, failures: int = 0) -> None:
+        self._failures = failures
+
+    def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        self._name = context.this_component_id
+
+    def execute(self, tup: Tuple) -> None:
+        self.got[self._name].append(list(tup.values))
+        if len(self.got[self._name]) <= self._failures:
+            self.fail(tup)
+        else:
+            self.ack(tup)
 
 
 def even(record: KafkaRecord) -> list[Any] | None:

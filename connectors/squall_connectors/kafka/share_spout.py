@@ -12,7 +12,8 @@ from squall.metrics import CountMetric
 from squall_common.errors import InvalidTopologyError
 from squall_connectors.base.address import require_at_least, with_secrets
 from squall_connectors.base.outages import shown_servers
-from squall_connectors.base.source import Source
+from squall_connectors.base.source import Record, Source
+from squall_connectors.base.unreadable import UNREADABLE, OnUnreadable, UnreadableRecords
 from squall_connectors.kafka.records import (
     CLIENT_DEFAULTS,
     DEFAULT_FIELDS,
@@ -39,8 +40,12 @@ class KafkaShareSpout(Source):
     a dead letter after `max_replays`. One that is not done within 80 % of `lock_secs` is released:
     the broker delivers it again, to this task or another, and gives it up after
     `group.share.delivery.count.limit` deliveries (a setting of the broker; 5 by default). So trees
-    must end well within `lock_secs`. A record that cannot be decoded or translated is reported as
-    an error, and rejected.
+    must end well within `lock_secs`.
+
+    A record that cannot be decoded or translated goes to the stream "unreadable", with the fields
+    `topic`, `partition`, `offset`, `key`, `value` and `reason`, if a bolt consumes it, and is
+    accepted when its tuple tree is done. Otherwise it is rejected, and reported as an error, one
+    every ten seconds for all of them.
 
     The client asks for further records only when all that it has are answered. `in_flight_max` is
     also how many it asks for at once: for slow bolts, few, so that other tasks get some.
@@ -48,7 +53,7 @@ class KafkaShareSpout(Source):
     Needs brokers of 4.2 or later. In the client, share groups are a preview.
 
     The message id is `(topic, partition, offset)`. Beside the metrics of all sources, without
-    `lag`, there are `released` and `rejected`.
+    `lag`, there are `released`, `rejected` and `unreadable`.
     """
 
     def __init__(
@@ -99,7 +104,10 @@ class KafkaShareSpout(Source):
                 f"KafkaShareSpout: config may not set {', '.join(wrong)}",
                 hint="these follow from the other arguments",
             )
-        self.outputs = {"default": Stream(list(fields))}
+        self.outputs = {
+            "default": Stream(list(fields)),
+            UNREADABLE: Stream([*DEFAULT_FIELDS, "reason"]),
+        }
         self._servers, self._topics, self._group_id = bootstrap_servers, names, group_id
         self.server_shown = shown_servers(bootstrap_servers)
         self._lock_secs, self._config = lock_secs, given
@@ -116,6 +124,7 @@ class KafkaShareSpout(Source):
         self._errors: deque[BaseException] = deque(maxlen=100)
         self._released = context.register_metric("released", CountMetric())
         self._rejected = context.register_metric("rejected", CountMetric())
+        self._unreadable = UnreadableRecords(context, self.report_error)
         group = self._group_id or f"{context.topology_name}-{context.this_component_id}"
         config = {
             **CLIENT_DEFAULTS,
@@ -154,6 +163,7 @@ class KafkaShareSpout(Source):
             self._forget({reader.released.popleft() for _ in range(len(reader.released))})
         while reader.batches:
             self._take(reader.batches.popleft())
+        self._unreadable.look()
         if self._retries:
             self._emit_due()
         # The broker may deliver more than it was asked for.
@@ -163,10 +173,16 @@ class KafkaShareSpout(Source):
         records = list(islice(self._ready, count))
         for _ in range(count):
             self._ready.popleft()
+        rows: list[Record] = []
         for message_id, values in records:
             self._kept[message_id] = values
-        columns = list(zip(*(values for _, values in records), strict=True))
-        self.emit_columns(columns, message_ids=[message_id for message_id, _ in records])
+            if isinstance(values, OnUnreadable):
+                self.emit(values, message_id=message_id, stream=UNREADABLE)
+            else:
+                rows.append((message_id, values))
+        if rows:
+            columns = list(zip(*(values for _, values in rows), strict=True))
+            self.emit_columns(columns, message_ids=[message_id for message_id, _ in rows])
         self._metrics.in_flight.set(len(self._kept))
 
     def _take(self, messages: Sequence[Any]) -> None:
@@ -174,13 +190,21 @@ class KafkaShareSpout(Source):
             record = (message.topic(), message.partition(), message.offset())
             if row is None:
                 self._reader.done(record)
+            elif record in self._kept:
+                continue  # it is in flight since a delivery before
             elif isinstance(row, Unreadable):
-                self._rejected.incr()
-                topic, partition, offset = record
-                self.report_error(ValueError(f"record {topic}-{partition}@{offset}: {row.reason}"))
-                self._reader.reject(record)
-            elif record not in self._kept:  # it is not in flight since a delivery before
+                self._take_unreadable(record, row)
+            else:
                 self._ready.append((record, row))
+
+    def _take_unreadable(self, record: RecordId, row: Unreadable) -> None:
+        topic, partition, offset = record
+        if self._unreadable.found(f"record {topic}-{partition}@{offset}: {row.reason}"):
+            values = [*record, row.message.key(), row.message.value(), row.reason]
+            self._ready.append((record, OnUnreadable(values)))
+        else:
+            self._rejected.incr()
+            self._reader.reject(record)
 
     def _forget(self, records: set[RecordId]) -> None:
         """These records went back to the broker. What their tuple trees do now changes nothing."""
