@@ -185,7 +185,8 @@ def _find(
     if kept is not None:
         ago = duration(int(kept.age_secs))
         print(
-            f"the requirements of {wanted} were resolved {ago} ago; --refresh resolves them again",
+            f"the requirements of {wanted} were resolved for {platform} {ago} ago; "
+            "--refresh resolves them again",
             file=sys.stderr,
         )
         return kept.wheels

@@ -61,6 +61,27 @@ def fits(filename: str, platform: Platform) -> bool:
     return not tags.isdisjoint(platform.tags())
 
 
+def check_fit(filenames: Iterable[str], platform: Platform) -> None:
+    """Raise PackageError for wheels that do not run on this node. They were chosen for the nodes
+    that the cluster had at the submit; installed all the same, they would fail in every worker,
+    with an ImportError that does not say why."""
+    tags = platform.tags()
+    unfit = []
+    for name in filenames:
+        try:
+            *_, own = parse_wheel_filename(name)
+        except InvalidWheelFilename as error:
+            raise PackageError(f"{name} is not a wheel: {error}") from error
+        if own.isdisjoint(tags):
+            unfit.append(name)
+    if unfit:
+        more = f", nor do {len(unfit) - 1} more of its wheels" if len(unfit) > 1 else ""
+        raise PackageError(
+            f"{min(unfit)} does not run on this node, which has {platform}{more}; run the same "
+            "Python on every node, and submit the topology again"
+        )
+
+
 def environment_key(keys: Iterable[str], platform: Platform, squall_version: str) -> str:
     """The name of the environment that a set of dependencies makes on a platform."""
     parts = [*sorted(set(keys)), str(platform), squall_version]

@@ -138,6 +138,17 @@ def common_platform(known: Mapping[str, Platform]) -> Platform | None:
     return min(known.values(), key=lambda one: one.libc_version)
 
 
-def platform_texts(metas: Iterable[tuple[str, Mapping[str, str]]]) -> dict[str, str]:
-    """From (node, scheduler meta) pairs to what `parse_platforms` takes."""
-    return {node: meta[META_KEY] for node, meta in metas if META_KEY in meta}
+def platform_texts(metas: Iterable[tuple[str, str, Mapping[str, str]]]) -> dict[str, str]:
+    """What `parse_platforms` takes, from (host, supervisor id, scheduler meta). Supervisors of one
+    host with different Pythons are listed one by one: wheels must run in the workers of each."""
+    by_host: dict[str, dict[str, str]] = {}
+    for host, supervisor_id, meta in metas:
+        if META_KEY in meta:
+            by_host.setdefault(host, {})[supervisor_id] = meta[META_KEY]
+    found = {}
+    for host, texts in by_host.items():
+        if len(set(texts.values())) == 1:
+            found[host] = next(iter(texts.values()))
+        else:
+            found |= {f"{host} (supervisor {one})": text for one, text in texts.items()}
+    return found

@@ -38,8 +38,8 @@ class ClusterCalls(Calls):
 
     @operation("getClusterInfo")
     async def getSupervisorPlatforms(self, call: Call) -> dict[str, str]:
-        infos = (await self.nimbus.reader.supervisors()).values()
-        return platform_texts((info.hostname, info.scheduler_meta) for info in infos)
+        infos = (await self.nimbus.reader.supervisors()).items()
+        return platform_texts((info.hostname, name, info.scheduler_meta) for name, info in infos)
 
     @operation("getLeader")
     async def getLeader(self, call: Call) -> storm.NimbusSummary:

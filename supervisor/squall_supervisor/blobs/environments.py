@@ -72,7 +72,8 @@ class Environments:
     async def obtain(self, dependencies: Sequence[str]) -> Lease:
         """The environment of these dependencies, built if it does not exist. It stays while the
         lease is held; a topology that links to it keeps it from then on. Raises PackageError for a
-        wheel that is damaged or not a dependency, BlobError, OSError."""
+        wheel that is damaged, not a dependency, or for another Python or machine, BlobError,
+        OSError."""
         # In a thread: the first call imports what it takes to read wheels.
         key = await asyncio.to_thread(self.key_of, dependencies)
         lease = Lease(self, key)
@@ -87,6 +88,7 @@ class Environments:
 
     async def _build(self, key: str, dependencies: Sequence[str]) -> None:
         names = {one: _file_name(one) for one in dependencies}
+        await asyncio.to_thread(_check, names.values(), self._platform)
         folder = self._temporary / f"environment-{uuid.uuid4()}"
         wheels = folder / "wheels"
         try:
@@ -149,6 +151,12 @@ class Lease:
             wanted[self.key] -= 1
             if not wanted[self.key]:
                 del wanted[self.key]
+
+
+def _check(names: Iterable[str], platform: Platform) -> None:
+    from squall_common.packaging.dependencies import check_fit
+
+    check_fit(names, platform)
 
 
 def _file_name(key: str) -> str:

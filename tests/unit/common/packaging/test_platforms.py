@@ -67,4 +67,13 @@ def test_nodes_of_different_kinds_are_named(other):
 def test_the_platform_that_a_supervisor_reports_is_not_trusted():
     with pytest.raises(SquallError, match="supervisor b"):
         parse_platforms({"a": NEW, "b": "x" * 10_000})
-    assert platform_texts([("a", {META_KEY: NEW}), ("b", {"zone": "1"})]) == {"a": NEW}
+    assert platform_texts([("a", "1", {META_KEY: NEW}), ("b", "2", {"zone": "1"})]) == {"a": NEW}
+
+
+def test_supervisors_of_one_host_with_different_pythons_are_listed_one_by_one():
+    other = NEW.replace("3.11", "3.13")
+    reported = [("a", "1", {META_KEY: NEW}), ("a", "2", {META_KEY: other})]
+    texts = platform_texts([*reported, ("b", "3", {META_KEY: NEW}), ("b", "4", {META_KEY: NEW})])
+    assert texts == {"a (supervisor 1)": NEW, "a (supervisor 2)": other, "b": NEW}
+    with pytest.raises(SquallError, match=r"supervisor 1\) has cp3\.11 .*2\) has cp3\.13 "):
+        common_platform(parse_platforms(texts))

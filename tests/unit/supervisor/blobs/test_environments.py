@@ -122,6 +122,20 @@ async def test_a_damaged_wheel_leaves_nothing(node):
     node.environments.remove_unused()
 
 
+async def test_wheels_for_another_python_are_refused_before_they_are_fetched(node):
+    fit = node.wheel("one")
+    unfit = [node.wheel(name, tag="cp39-cp39-manylinux_2_17_x86_64") for name in ("two", "three")]
+    with pytest.raises(PackageError, match=r"^two-1\.0-cp39-.* does not run on this node, which"):
+        await node.environments.obtain([fit, unfit[0]])
+    with pytest.raises(PackageError, match=r"^three.* cp3\.\d+ .*, nor do 1 more of its wheels"):
+        await node.environments.obtain([*unfit, fit])
+    key = f"dep-{'0' * 64}-no-1-wheel.whl"
+    with pytest.raises(PackageError, match="not a wheel"):
+        await node.environments.obtain([key])
+    assert node.shelf.fetched == []
+    assert node.there() == []
+
+
 async def test_a_caller_that_stops_waiting_leaves_nothing_and_blocks_no_other(node):
     key = node.wheel("one")
     node.shelf.gate.clear()
