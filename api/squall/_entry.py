@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import inspect
 import json
 import logging
 import os
@@ -61,6 +60,7 @@ from squall_common.packaging.package import (
     offer_to_children,
     unpack_package,
 )
+from squall_common.topology.signatures import signature_of
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -179,7 +179,7 @@ def run_entry(entry: EntryPoint, arguments: Sequence[str], code: Path) -> None:
     if not callable(function):
         raise PackageError(f"module {entry.module!r} has no function {entry.function!r}")
     # main() reads sys.argv; main(argv) gets the arguments that follow the entry point.
-    parameters = inspect.signature(function).parameters.values()
+    parameters = signature_of(function).parameters.values()
     required = [
         p
         for p in parameters

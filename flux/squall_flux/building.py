@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import inspect
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from squall_common.topology.construction import (
 )
 from squall_common.topology.import_paths import import_path_of
 from squall_common.topology.model import Grouping, GroupingKind, PythonObject, Topology
+from squall_common.topology.signatures import signature_of
 from squall_flux.definition import Definition, Located
 from squall_flux.model import BeanDef, GroupingType, ObjectDef, StreamDef, VertexDef
 from squall_flux.recipe import Assembled, Ref, Step, make
@@ -159,7 +159,7 @@ class _Assembly:
                     f"{source.where('methodName')}: {source.value.class_name} has no method "
                     f"{names[0]!r}"
                 )
-            takes_conf = bool(inspect.signature(method).parameters)
+            takes_conf = bool(signature_of(method).parameters)
             with blame(source.where(), f"{source.value.class_name}.{names[0]}()"):
                 found = method(conf) if takes_conf else method()
         if not isinstance(found, Topology):

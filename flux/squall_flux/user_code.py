@@ -16,6 +16,7 @@ from typing import Any
 from squall._import_check import CHECK_MODE, MODE_VARIABLE, UnguardedSubmitError
 from squall_common.errors import InvalidTopologyError, SquallError, describe
 from squall_common.topology.import_paths import import_path
+from squall_common.topology.signatures import signature_of
 from squall_flux.recipe import Step
 from squall_flux.storm_classes import STORM_CLASSES
 
@@ -97,9 +98,9 @@ def check_arguments(step: Step) -> None:
     # Of a class, not its own signature: that may be the one of its metaclass.
     function = inspect.getattr_static(step.target, "__init__", step.target)
     if isinstance(step.target, types.FunctionType):
-        inspect.signature(step.target).bind(*step.args, **step.kwargs)
+        signature_of(step.target).bind(*step.args, **step.kwargs)
     elif isinstance(function, types.FunctionType):
-        inspect.signature(function).bind(None, *step.args, **step.kwargs)
+        signature_of(function).bind(None, *step.args, **step.kwargs)
 
 
 @contextlib.contextmanager

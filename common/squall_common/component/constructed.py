@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from squall_common.errors import InvalidTopologyError
 from squall_common.topology.arguments import encode_arguments
 from squall_common.topology.construction import Constructed, Construction, attributes_of, travels
+from squall_common.topology.signatures import signature_of
 
 _Made = TypeVar("_Made")
 
@@ -27,7 +28,7 @@ class _ConstructionRecorder(ABCMeta):
             # Names that mean something elsewhere too: two of ours are called Bolt.
             whole = inspect.signature(made_by, eval_str=True)
         except Exception:  # of names that are imported for type checkers only
-            whole = inspect.signature(made_by)
+            whole = signature_of(made_by)
         return whole.replace(
             parameters=list(whole.parameters.values())[1:], return_annotation=whole.empty
         )

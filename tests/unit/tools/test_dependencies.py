@@ -73,6 +73,9 @@ def listed(name: str) -> dict[str, Requirement]:
     return {key: one for key, one in found.items() if key != "squall"}
 
 
+# With those that newer Pythons than this one may have.
+_STANDARD = sys.stdlib_module_names | {"annotationlib"}
+
 # The extras of users; the others are for those who work on Squall.
 _NOT_FOR_USERS = {"bench", "dev", "docs"}
 LISTS = {
@@ -92,7 +95,7 @@ def imported(folders: Iterable[Path]) -> dict[str, str]:
             if any(file.is_relative_to(peers) for peers in PEERS):
                 continue
             for name in _IMPORT.findall(file.read_text()):
-                if name not in sys.stdlib_module_names and name not in OURS:
+                if name not in _STANDARD and name not in OURS:
                     found[name] = file.relative_to(ROOT).as_posix()
     return found
 
