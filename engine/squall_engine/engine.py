@@ -84,7 +84,7 @@ from squall_engine.observe.component_sums import ComponentReadings
 from squall_engine.observe.error_log import ErrorLog
 from squall_engine.observe.error_source import source_of
 from squall_engine.observe.loop_advice import user_of
-from squall_engine.observe.readings import BLOCKED, SENT, ExecutorReadings, add_totals
+from squall_engine.observe.readings import BLOCKED, SENT, ExecutorReadings, add_totals, calls_max
 from squall_engine.options import EngineOptions
 from squall_engine.plan import Plan
 from squall_engine.settings import EngineCallbacks, EngineSettings
@@ -585,6 +585,11 @@ class Engine:
                 self._add_totals,
                 lambda executor: self.plan.component_of(executor.task_start).id,
                 is_spout=lambda executor: self.plan.is_spout(executor.task_start),
+                calls_max=lambda executor: calls_max(
+                    task
+                    for number in executor.tasks
+                    if (task := self._flow.task_of.get(number)) is not None
+                ),
             )
         return self._component_readings.read(self.now())
 

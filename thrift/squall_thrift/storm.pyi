@@ -398,6 +398,8 @@ class ExecutorStats:
     state_keys: int | None
     state_bytes: int | None
     exhausted_tasks: int | None
+    calls_max: int | None
+    on_threads: bool | None
     def __init__(
         self,
         emitted: dict[str, dict[str, int]],
@@ -412,6 +414,8 @@ class ExecutorStats:
         state_keys: int | None = ...,
         state_bytes: int | None = ...,
         exhausted_tasks: int | None = ...,
+        calls_max: int | None = ...,
+        on_threads: bool | None = ...,
     ) -> None: ...
 
 class ExecutorInfo:
@@ -563,6 +567,9 @@ class BoltAggregateStats:
     capacity: float | None
     execute_latency: LatencyDistribution | None
     process_latency: LatencyDistribution | None
+    calls: float | None
+    calls_max: int | None
+    on_threads: bool | None
     def __init__(
         self,
         execute_latency_ms: float | None = ...,
@@ -571,6 +578,9 @@ class BoltAggregateStats:
         capacity: float | None = ...,
         execute_latency: LatencyDistribution | None = ...,
         process_latency: LatencyDistribution | None = ...,
+        calls: float | None = ...,
+        calls_max: int | None = ...,
+        on_threads: bool | None = ...,
     ) -> None: ...
 
 class ComponentAggregateStats:

@@ -274,6 +274,11 @@ struct ExecutorStats {
     10008: optional i64 state_bytes;
     /* Of a spout that says whether its source ends: how many of its tasks say that it has ended. */
     10006: optional i32 exhausted_tasks;
+    /* Of a bolt whose calls do not take the worker's thread for as long as they last (async def,
+       blocking): how many its tasks have under way at most; and whether each task has one, on a
+       thread of its own. */
+    10009: optional i64 calls_max;
+    10010: optional bool on_threads;
 }
 
 struct ExecutorInfo {
@@ -369,6 +374,12 @@ struct BoltAggregateStats {
     /* Squall's own; unset when nothing was measured. */
     10001: optional LatencyDistribution execute_latency;
     10002: optional LatencyDistribution process_latency;
+    /* Of the executors that report `calls_max`, see ExecutorStats: the mean number of calls that
+       were under way in the last ten minutes, and the sum of their limits. `capacity` is the share
+       of its limit that the busiest of them had. */
+    10003: optional double calls;
+    10004: optional i64 calls_max;
+    10005: optional bool on_threads;
 }
 
 union SpecificAggregateStats {

@@ -28,8 +28,9 @@ def command(settings: Settings, topology_name: str, as_json: bool) -> None:
     Rates, latencies and failures are those of the last ten minutes. HANDLED/S counts acked messages
     of a spout and executed tuples of a bolt; LATENCY is a spout's mean time from emit to ack and a
     bolt's mean time in execute, P50, P95 and P99 its percentiles; CAPACITY is the share of its time
-    that the busiest executor of a bolt spends there; QUEUE is the number of tuples that wait for a
-    bolt, or of a spout's pending messages; BLOCKED names whom a component waits for most.
+    that the busiest executor of a bolt spends there (of an async bolt, and of one on threads, its
+    calls under way and their limit); QUEUE is the number of tuples that wait for a bolt, or of a
+    spout's pending messages; BLOCKED names whom a component waits for most.
 
     PLAN OF lists the steps of streams that run in a component, and the windows of bolts.
     """
@@ -166,7 +167,12 @@ def _print_findings(found: list[Finding]) -> None:
 
 
 def _print_components(topology: Topology, now: float) -> None:
-    from squall_cli.observe.screen import blocked_words, latency_words, state_words
+    from squall_cli.observe.screen import (
+        blocked_words,
+        capacity_words,
+        latency_words,
+        state_words,
+    )
 
     # Few topologies have a column of sizes: the table is wide.
     has_state = any(one.state_keys is not None for one in topology.components)
@@ -191,7 +197,7 @@ def _print_components(topology: Topology, now: float) -> None:
                 latency_words(one.p95_ms),
                 latency_words(one.p99_ms),
                 latency_words(one.process_ms),
-                "" if one.capacity is None else f"{one.capacity:.0%}",
+                capacity_words(one),
                 "" if one.queue_tuples is None else one.queue_tuples,
                 *([state_words(one)] if has_state else []),
                 blocked_words(one),

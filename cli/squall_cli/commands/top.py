@@ -48,8 +48,9 @@ def command(
 
     The live view shows the rates of the last seconds, --once and --json those of the last ten
     minutes; LATENCY and CAPACITY are always those of ten minutes. CAPACITY is the share of its time
-    that the busiest executor of a bolt spends in execute. STATUS and HEALTH are those of
-    `storm list`. q or Ctrl-C ends the view.
+    that the busiest executor of a bolt spends in execute (of an async bolt, and of one on threads,
+    its calls under way and their limit). STATUS and HEALTH are those of `storm list`. q or Ctrl-C
+    ends the view.
 
     In a narrow terminal the figures that matter least are left out.
     """

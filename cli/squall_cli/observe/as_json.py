@@ -43,6 +43,8 @@ def component_as_json(component: Component, secs: int) -> dict[str, Any]:
         "p99_ms": _rounded(component.p99_ms),
         "process_ms": _rounded(component.process_ms),
         "capacity": _rounded(component.capacity),
+        "calls": _rounded(component.calls),
+        "calls_max": component.calls_max,
         "queue_tuples": component.queue_tuples,
         "state_keys": component.state_keys,
         "state_bytes": component.state_bytes,

@@ -51,8 +51,8 @@ class Load:
 class Component:
     """One spout or bolt. A spout's `latency_ms` is the mean time from emit to ack; a bolt's the
     mean time in `execute`. `capacity` is the share of its time (0 to 1) that the busiest executor
-    of a bolt spent there; None for a spout. `load` is read of the busiest bolt alone, if it is
-    nearly full."""
+    of a bolt spent there, or of the calls that it may have under way; None for a spout. `load` is
+    read of the busiest bolt alone, if it is nearly full."""
 
     name: str
     is_spout: bool
@@ -76,6 +76,11 @@ class Component:
     load: Load | None = None
     # Tasks of a spout that say that their source has ended; None: it does not say.
     exhausted_tasks: int | None = None
+    # Of an async bolt, or one on threads: its calls under way on average, and how many there are at
+    # most. None: it makes one after the other on its worker's thread, or its worker does not say.
+    calls: float | None = None
+    calls_max: int | None = None
+    on_threads: bool = False
 
     @property
     def handled(self) -> int:
@@ -177,6 +182,9 @@ def _component(name: str, stats: storm.ComponentAggregateStats, is_spout: bool) 
         state_bytes=common.state_bytes,
         blocked=common.blocked_share or {},
         exhausted_tasks=spout.exhausted_tasks if is_spout else None,
+        calls=bolt.calls,
+        calls_max=bolt.calls_max,
+        on_threads=bool(bolt.on_threads),
     )
 
 

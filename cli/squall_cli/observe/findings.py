@@ -103,6 +103,9 @@ def _component(one: Component, secs: int, now_secs: float) -> ComponentFacts:
         error_age_secs=None if one.error is None else _age(one.error.time_secs, now_secs),
         pending=(one.queue_tuples or 0) if one.is_spout else 0,
         exhausted=one.exhausted_tasks,
+        calls=one.calls,
+        calls_max=one.calls_max,
+        on_threads=one.on_threads,
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from squall_cli.observe.fitting import FittingTable
 from squall_cli.output import duration, printable
-from squall_common.telemetry.findings import FULL, NEARLY_FULL, Severity
+from squall_common.telemetry.findings import FULL, NEARLY_FULL, Severity, calls_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -73,6 +73,15 @@ def latency_words(ms: float | None) -> str:
     if ms is None:
         return ""
     return f"{ms / 1000:.3g} s" if ms >= 1000 else f"{ms:.3g} ms"
+
+
+def capacity_words(component: Component) -> str:
+    """`12%`; of a bolt that waits in calls, `12 of 100 calls`; empty for a spout."""
+    if component.capacity is None:
+        return ""
+    if component.calls_max is None:
+        return f"{component.capacity:.0%}"
+    return calls_of(component.calls or 0.0, component.calls_max, component.on_threads)
 
 
 def blocked_words(component: Component) -> str:
@@ -163,7 +172,7 @@ def _topologies(
                 _rate(sum(of[name][1] for name in spouts if name in of)),
                 _rate(sum(of[name][2] for name in spouts if name in of)),
                 latency_words(latency),
-                _capacity(busiest),
+                _in_tone(f"{busiest:.0%}", busiest),
             ]
         status, health = summary.status or "", condition(summary.health, finished)
         table.rows.append(
@@ -204,7 +213,7 @@ def _components(topology: Topology, rates: Rates) -> RenderableType:
                 _rate(failed),
                 latency_words(one.latency_ms),
                 latency_words(one.p99_ms),
-                "" if one.capacity is None else _capacity(one.capacity),
+                _in_tone(capacity_words(one), one.capacity or 0.0),
                 "" if one.queue_tuples is None else str(one.queue_tuples),
                 blocked_words(one),
                 _error(one),
@@ -217,11 +226,11 @@ def _rate(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
 
 
-def _capacity(value: float) -> Text:
+def _in_tone(words: str, share: float) -> Text:
     from rich.text import Text
 
-    style = "bold red" if value >= FULL else "yellow" if value >= NEARLY_FULL else ""
-    return Text(f"{value:.0%}", style=style)
+    style = "bold red" if share >= FULL else "yellow" if share >= NEARLY_FULL else ""
+    return Text(words, style=style)
 
 
 def _error(component: Component) -> str:

@@ -586,6 +586,8 @@ def to_executor_stats(stats: values.ExecutorStats) -> storm.ExecutorStats:
         state_keys=stats.state_keys,
         state_bytes=stats.state_bytes,
         exhausted_tasks=stats.exhausted_tasks,
+        calls_max=stats.calls_max,
+        on_threads=stats.on_threads or None,
     )
 
 
@@ -621,6 +623,8 @@ def from_executor_stats(stats: storm.ExecutorStats) -> values.ExecutorStats:
         state_keys=stats.state_keys,
         state_bytes=stats.state_bytes,
         exhausted_tasks=stats.exhausted_tasks,
+        calls_max=None if stats.calls_max is None else max(1, stats.calls_max),
+        on_threads=bool(stats.on_threads),
     )
 
 

@@ -182,6 +182,10 @@ class ExecutorStats:
     # How many of its tasks say that their source has ended; None: a bolt, or a spout that does not
     # say whether it ends.
     exhausted_tasks: int | None = None
+    # How many calls its tasks have under way at most, of a bolt whose calls do not take the
+    # worker's thread for as long as they last; and whether each task has one, on its own thread.
+    calls_max: int | None = None
+    on_threads: bool = False
 
 
 @dataclass(frozen=True, slots=True)

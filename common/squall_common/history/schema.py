@@ -6,7 +6,9 @@ depends on its `kind`:
              executed
     latency  complete execute process             n: events; value: their seconds altogether;
                                                   buckets: see `histogram`
-    gauge    pending receive                      value: at the end of the interval
+    gauge    pending receive                      value: at the end of the interval; n of receive:
+                                                  how many calls its task has under way at most, of
+                                                  an async bolt and on a thread; 0 of others
     worker   cpu_secs rss_bytes                   value: of the worker process; n of cpu_secs: the
                                                   ms for which it polls busily
                                                   (topology.worker.busy.poll.ms)

@@ -17,7 +17,9 @@ from enum import IntEnum
 
 from squall_common.names import is_system_id
 
-_ONE_AT_A_TIME = 1.5  # calls under way above which a task does not make one after the other
+# Calls under way above which a task does not make one after the other. Only needed for workers of
+# earlier versions, which do not say how many it makes.
+_ONE_AT_A_TIME = 1.5
 NEARLY_FULL, FULL = 0.6, 0.8  # of an executor's time: at the second it hardly takes more
 _SHARED = 1.1  # workers' time above which the executors of a worker cannot be sharing its thread
 _SKEW = 1.6  # the busiest executor against the mean (of two executors it is at most 2)
@@ -70,7 +72,11 @@ class ComponentFacts:
     """What is known about a component. Rates are a second; latencies are means in ms. `busy` is the
     share of its time (0 to 1) that the busiest executor of a bolt spends in `execute`, ticks
     included, and `busy_mean` the mean of all its executors (None: not known). `blocked` is the
-    share of its time that it waits for each component downstream."""
+    share of its time that it waits for each component downstream.
+
+    `calls_max` is set for a bolt whose calls do not take its worker's thread for as long as they
+    last (`async def`, `blocking`): how many all its tasks may have under way. `calls` is how many
+    they have on average, and `busy` and `busy_mean` are shares of the limit."""
 
     name: str
     is_spout: bool
@@ -92,6 +98,9 @@ class ComponentFacts:
     pending: int = 0  # of a spout: messages in flight
     # Of a spout: the tasks that say that their source has ended; None: it does not say.
     exhausted: int | None = None
+    calls: float | None = None
+    calls_max: int | None = None
+    on_threads: bool = False  # each of its tasks makes its calls on a thread of its own
 
     @property
     def has_ended(self) -> bool:
@@ -115,14 +124,20 @@ class ComponentFacts:
 
     @property
     def waits_at_once(self) -> bool:
-        """Whether it is a bolt whose calls overlap (`async def execute`), so that the time in
-        `execute` does not say how close it is to its limit."""
-        return not self.is_spout and self.calls_at_once > _ONE_AT_A_TIME
+        """Whether it is a bolt whose calls overlap (`async def execute`) and whose limit is not
+        known: the time in `execute` does not say how close it is to it."""
+        return not self.is_spout and self.calls_max is None and self.calls_at_once > _ONE_AT_A_TIME
+
+    @property
+    def takes_the_thread(self) -> bool:
+        """Whether it is a bolt whose calls take the time of its worker's thread."""
+        return not self.is_spout and self.calls_max is None and not self.waits_at_once
 
     @property
     def load(self) -> float:
-        """The seconds in a second that all its executors spend in `execute`; 0 for a spout."""
-        if self.is_spout:
+        """The seconds in a second that all its executors take of their workers' threads, in
+        `execute`; 0 for a spout."""
+        if not self.takes_the_thread:
             return 0.0
         mean = self.busy_with_tuples if self.busy_mean is None else self.busy_mean
         return mean * self.executors
@@ -338,20 +353,14 @@ def _held(facts: Facts) -> Iterator[Finding]:
 def _busy(facts: Facts) -> Iterator[Finding]:
     """The bolts that limit the topology, and by what: one key, ticks, their number, or workers
     whose executors fill them together, so that none of them needs to be full."""
-    bolts = [one for one in facts.components if not one.is_spout and not one.waits_at_once]
+    bolts = [one for one in facts.components if one.takes_the_thread]
     if not bolts:
         return
     one = max(bolts, key=lambda bolt: bolt.busy)
     severity = Severity.SLOW if one.busy >= FULL else Severity.NOTE
     trend = trend_of(one.busy_before, one.busy)
     if one.busy >= NEARLY_FULL and _is_skewed(one):
-        yield Finding(
-            "skew", severity, f"{one.name} is skewed",
-            f"One executor ({one.busiest}) is busy {one.busy:.0%} of its time, all "
-            f"{one.executors} on average {one.busy_mean:.0%}: a few keys get most of the tuples. "
-            "More executors do not help; a partial key grouping, or another key, does.",
-            one.name, trend,
-        )  # fmt: skip
+        yield _skewed(one, f"is busy {one.busy:.0%} of its time")
         return
     share = sum(bolt.load for bolt in bolts) / max(1, facts.workers)
     if FULL <= share <= _SHARED:
@@ -366,8 +375,75 @@ def _busy(facts: Facts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def _skewed(one: ComponentFacts, busy: str) -> Finding:
+    return Finding(
+        "skew",
+        Severity.SLOW if one.busy >= FULL else Severity.NOTE,
+        f"{one.name} is skewed",
+        f"One executor ({one.busiest}) {busy}, all {one.executors} on average {one.busy_mean:.0%}: "
+        "a few keys get most of the tuples. More executors do not help; a partial key grouping, or "
+        "another key, does.",
+        one.name,
+        trend_of(one.busy_before, one.busy),
+    )
+
+
+def _calls(facts: Facts) -> Iterator[Finding]:
+    """The bolts at their limits of calls, or the one that is nearest to it: async ones, and those
+    with a thread for each task. They share nothing, and more executors do not change a limit."""
+    bolts = [one for one in facts.components if one.calls_max is not None]
+    bolts.sort(key=lambda bolt: bolt.busy, reverse=True)
+    for number, one in enumerate(bolts):
+        if one.busy >= (FULL if number else NEARLY_FULL):
+            yield _at_limit(one)
+
+
+def _at_limit(one: ComponentFacts) -> Finding:
+    if _is_skewed(one):
+        return _skewed(one, f"has {one.busy:.0%} of its calls under way")
+    full = one.busy >= FULL
+    if one.on_threads:
+        title = f"{one.name} {'uses all its threads' if full else 'uses nearly all its threads'}"
+    else:
+        title = f"{one.name} is {'' if full else 'nearly '}at its limit of calls"
+    return Finding(
+        "slow bolt",
+        Severity.SLOW if full else Severity.NOTE,
+        title,
+        f"{_calls_words(one)} ({_tuples(one)}). {_more_calls(one)}",
+        one.name,
+        trend_of(one.busy_before, one.busy),
+    )
+
+
+def calls_of(calls: float, calls_max: int, on_threads: bool) -> str:
+    """`12 of 100 calls`, `0.8 of 2 threads`: under way on average, and at most."""
+    noun = "thread" if on_threads else "call"
+    number = f"{calls:,.0f}" if calls >= 9.95 else f"{calls:.1f}"
+    return f"{number} of {calls_max:,} {noun}{'' if calls_max == 1 else 's'}"
+
+
+def _calls_words(one: ComponentFacts) -> str:
+    share = calls_of(one.calls or 0.0, one.calls_max or 0, one.on_threads)
+    return f"{share} are {'in execute' if one.on_threads else 'under way'} on average"
+
+
+def _more_calls(one: ComponentFacts) -> str:
+    if one.on_threads:
+        return (
+            f"Each task has one thread, and more executors do not add any: raise tasks= of "
+            f"{one.name}, or let what it waits for answer sooner."
+        )
+    each = max(1, (one.calls_max or 1) // max(1, one.tasks))
+    return (
+        f"Raise its topology.bolt.async.concurrency ({each:,} for each task), or let what it waits "
+        "for answer sooner. More executors do not help."
+    )
+
+
 def _waiting(facts: Facts) -> Iterator[Finding]:
-    """The async bolt with the most calls under way. Its limit is a number of calls, not time."""
+    """The async bolt with the most calls under way, of a worker that does not say how many it makes
+    at most."""
     bolts = [one for one in facts.components if one.waits_at_once]
     if not bolts:
         return
@@ -441,9 +517,15 @@ def _blocked(facts: Facts) -> Iterator[Finding]:
             text += f"{by} waits for {_names(beyond)}."
         else:
             kind = "slow peer"
+            busy = (
+                f"is busy {target.busy:.0%} of its time"
+                if target.calls_max is None
+                else f"has {calls_of(target.calls or 0.0, target.calls_max, target.on_threads)} "
+                "under way"
+            )
             text += (
-                f"{by} is busy {target.busy:.0%} of its time: its worker, that node or the network "
-                "is slow, or it waits for another system."
+                f"{by} {busy}: its worker, that node or the network is slow, or it waits for "
+                "another system."
             )
         yield Finding(kind, Severity.SLOW, f"{_names(names)} {wait} for {by}", text, by)
 
@@ -562,8 +644,8 @@ def _errors(facts: Facts) -> Iterator[Finding]:
 
 
 _RULES: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
-    _status, _health, _held, _idle, _finished, _busy, _waiting, _blocked, _failing, _checkpoints,
-    _restarts, _silent, _errors,
+    _status, _health, _held, _idle, _finished, _busy, _calls, _waiting, _blocked, _failing,
+    _checkpoints, _restarts, _silent, _errors,
 )  # fmt: skip
 
 
@@ -611,7 +693,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _rate(value: float) -> str:
-    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+    return f"{value:,.0f}" if value >= 9.95 else f"{value:.2g}"
 
 
 def _ms(value: float) -> str:

@@ -66,6 +66,10 @@ class ShellBolt(AsyncBolt):
         return bool(self.inbox) or self._open > 0
 
     @property
+    def calls_max(self) -> int | None:
+        return None  # what is timed is how long the pipe takes tuples
+
+    @property
     def holds_back(self) -> bool:
         return self._wake_timer is not None
 

@@ -7,7 +7,7 @@ makes four windows of each. Only the time in `execute` is kept by executor, to n
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from squall_common.names import is_system_id
 from squall_common.telemetry.sums import ComponentSums
@@ -30,9 +30,12 @@ class _Lately:
     def __init__(self) -> None:
         self._readings: deque[tuple[float, list[Done]]] = deque()
 
-    def busiest(self, now: float, done: list[Done]) -> tuple[int, float, float]:
+    def busiest(
+        self, now: float, done: list[Done], limits: Sequence[int]
+    ) -> tuple[int, float, float]:
         """The number of the executor that was longest in `execute`, its share of the time, and the
-        most tuples a second of any; zeros at the first reading of late."""
+        most tuples a second of any; zeros at the first reading of late. `limits`: how many calls
+        each makes at once, all of which are its share."""
         readings = self._readings
         while readings and now - readings[0][0] >= _LATELY_SECS_MAX:
             readings.popleft()
@@ -42,7 +45,9 @@ class _Lately:
         then, before = readings[0]
         if now <= then:
             return 0, 0.0, 0.0
-        secs = [new[0] - old[0] for new, old in zip(done, before, strict=True)]
+        secs = [
+            (new[0] - old[0]) / limit for new, old, limit in zip(done, before, limits, strict=True)
+        ]
         tuples = max(new[1] - old[1] for new, old in zip(done, before, strict=True))
         longest = max(range(len(secs)), key=secs.__getitem__)
         return longest, secs[longest] / (now - then), tuples / (now - then)
@@ -58,7 +63,9 @@ class ComponentReadings:
         component_of: Callable[[Executor], str],
         *,
         is_spout: Callable[[Executor], bool],
+        calls_max: Callable[[Executor], int | None],
     ) -> None:
+        """`calls_max`: see `readings.calls_max`."""
         self._add = add
         self._is_spout = is_spout
         self._executors: dict[str, list[Executor]] = {}
@@ -67,6 +74,10 @@ class ComponentReadings:
             if not is_system_id(component):
                 self._executors.setdefault(component, []).append(executor)
         self._lately = {name: _Lately() for name in self._executors}
+        self._limits = {
+            name: [calls_max(executor) or 1 for executor in members]
+            for name, members in self._executors.items()
+        }
 
     def read(self, now: float) -> dict[str, ComponentSums]:
         """What every component of this worker has done since the worker began; `now` is monotonic
@@ -90,7 +101,7 @@ class ComponentReadings:
                     tuples_now += value
             done.append((secs_now - secs_before, tuples_now - tuples_before))
             secs_before, tuples_before = secs_now, tuples_now
-        longest, share, most = self._lately[name].busiest(now, done)
+        longest, share, most = self._lately[name].busiest(now, done, self._limits[name])
         found = executors[longest]
         busiest = (found.task_start, found.task_end, min(share, 1_000.0)) if share > 0 else None
         return sums_of(totals, busiest, max(0.0, most))

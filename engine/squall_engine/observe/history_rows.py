@@ -22,7 +22,7 @@ from squall_common.topology.model import GroupingKind
 from squall_engine.core import Batch, Edge, Source
 from squall_engine.core.stats import Key, TaskCounts
 from squall_engine.observe.latencies import TimedCounts
-from squall_engine.observe.readings import Gains, key_name, waiting
+from squall_engine.observe.readings import Gains, calls_max, key_name, waiting
 from squall_engine.plan import Plan
 from squall_engine.tasks.built import Built
 from squall_engine.tasks.spout import SpoutTask
@@ -161,7 +161,8 @@ class TaskRows:
         spout = isinstance(task, SpoutTask)
         found = []
         if (held := waiting(task)) is not None:
-            found.append(row("gauge", held[0], value=float(held[1])))
+            limit = calls_max([task]) or 0
+            found.append(row("gauge", held[0], n=limit, value=float(held[1])))
         for (measure, key), value in gained.items():
             if not value or (isinstance(key, str) and is_system_id(key)):
                 continue

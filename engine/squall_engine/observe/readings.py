@@ -23,6 +23,7 @@ from squall_engine.state.sizes import size_of
 from squall_engine.tasks.base import Task
 from squall_engine.tasks.bolt import BoltTask
 from squall_engine.tasks.spout import SpoutTask
+from squall_engine.tasks.thread import ThreadBolt
 
 # What a task of the plan (an acker, too) has counted is added to some totals.
 AddTotals = Callable[[int, Totals], None]
@@ -78,6 +79,14 @@ def exhausted(tasks: Iterable[Task]) -> int | None:
     if not ends or any(end is None or not end.is_known for end in ends):
         return None
     return sum(end.has_ended for end in ends if end is not None)
+
+
+def calls_max(tasks: Iterable[Task]) -> int | None:
+    """How many calls the tasks of a bolt have under way at most, where calls do not take the
+    loop's time for as long as they last; None where they do, and for a spout."""
+    limits = [task.calls_max if isinstance(task, BoltTask) else None for task in tasks]
+    known = [limit for limit in limits if limit is not None]
+    return sum(known) if known else None
 
 
 def key_name(key: Key) -> str:
@@ -202,6 +211,8 @@ class ExecutorReadings:
             queue_tuples=tuples,
             queue_bytes=octets,
             exhausted_tasks=exhausted(self._tasks(executors)),
+            calls_max=calls_max(self._tasks(executors)),
+            on_threads=any(isinstance(task, ThreadBolt) for task in self._tasks(executors)),
             blocked_secs={window: waits for window, waits in blocked.items() if waits},
             credit_bytes=dict(self._credit(self._tasks(executors))),
             sent_bytes={

@@ -57,6 +57,10 @@ class AsyncBolt(BoltTask):
         return bool(self.inbox) or bool(self._flying)
 
     @property
+    def calls_max(self) -> int | None:
+        return self.concurrency
+
+    @property
     def busy_calls(self) -> int:
         """How many of its coroutines are under way."""
         return len(self._flying)
@@ -173,7 +177,9 @@ class AsyncBatchBolt(AsyncBolt):
         finally:
             if in_hand is not None:
                 in_hand.clear_batch(cells)
-            self.counts.executed_many(tuples[0].source.key, len(tuples), now() - start, processed)
+            # Each of them was under way for as long as the call, as the limit counts tuples.
+            n = len(tuples)
+            self.counts.executed_many(tuples[0].source.key, n, n * (now() - start), processed)
             for tup in tuples:
                 self._flying.pop(tup, None)
             self.host.wake()

@@ -127,6 +127,12 @@ class BoltTask(Task):
         return bool(self.inbox) or self.rest is not None
 
     @property
+    def calls_max(self) -> int | None:
+        """How many calls it has under way at most (of batches: tuples in calls), if calls do not
+        take the loop's time for as long as they last; None if they do."""
+        return None
+
+    @property
     def holds_back(self) -> bool:
         """Whether tuples emitted between two turns wait for more of them, and for `wake`."""
         return False

@@ -112,6 +112,10 @@ class ThreadBolt(BoltTask):
     def busy(self) -> bool:
         return bool(self.inbox) or self._handed > self._done
 
+    @property
+    def calls_max(self) -> int | None:
+        return 1
+
     def run(self, deadline: float) -> bool:
         started = False
         while batch := self.take(self.ahead - (self._handed - self._done)):

@@ -85,7 +85,13 @@ class Totals:
     complete: Mean = field(default_factory=Mean)
     execute: Mean = field(default_factory=Mean)
     process: Mean = field(default_factory=Mean)
-    capacity: float = 0.0  # the busiest executor's share of its time in `execute`; 1.0 is all
+    # The busiest executor's share of its time in `execute`, or of its calls; 1.0 is all.
+    capacity: float = 0.0
+    # Of the executors whose calls do not take their worker's thread for as long as they last: how
+    # many were under way on average, and at most; None: there are none.
+    calls: float = 0.0
+    calls_max: int | None = None
+    on_threads: bool = False  # each of their tasks has a thread
     complete_times: Distribution = field(default_factory=Distribution)
     execute_times: Distribution = field(default_factory=Distribution)
     process_times: Distribution = field(default_factory=Distribution)
@@ -137,6 +143,10 @@ class Totals:
             self.execute_times.extend(one.execute_times)
             self.process_times.extend(one.process_times)
         self.capacity = max(self.capacity, capacity(stats, uptime_secs))
+        if stats.calls_max is not None:
+            self.calls += min(stats.calls_max, calls(stats, uptime_secs))
+            self.calls_max = (self.calls_max or 0) + stats.calls_max
+            self.on_threads |= stats.on_threads
         self._add_waits(executor, stats, uptime_secs, window)
 
     def _add_end(self, stats: ExecutorStats) -> None:
@@ -249,15 +259,23 @@ def inputs(
     return {s: one for s, one in result.items() if include_system or not is_system_id(s[1])}
 
 
-def capacity(stats: ExecutorStats, uptime_secs: int) -> float:
-    """Return the share of the last ten minutes that a bolt's executor spent in `execute`, at most
-    1: the uptime is in whole seconds, the window may be some seconds longer, and an async bolt
-    executes several tuples at once."""
+def calls(stats: ExecutorStats, uptime_secs: int) -> float:
+    """Return how many calls of `execute` a bolt's executor had under way in the last ten minutes,
+    on average: of one that makes a call after the other, the share of the time that it spent in
+    them. It may be a little too much: the uptime is in whole seconds, and the window may be some
+    seconds longer."""
     secs = min(uptime_secs, int(_CAPACITY_WINDOW))
     if secs <= 0:
         return 0.0
     busy_ms = sum(one.execute.total for one in inputs(stats, _CAPACITY_WINDOW).values())
-    return min(1.0, busy_ms / (secs * 1000))
+    return busy_ms / (secs * 1000)
+
+
+def capacity(stats: ExecutorStats, uptime_secs: int) -> float:
+    """Return the share of the calls that a bolt's executor may have under way that it had: of one
+    that makes a call after the other, the share of its time in `execute`. At most 1. An async bolt
+    whose worker does not say how many it makes at once is at 1 with one."""
+    return min(1.0, calls(stats, uptime_secs) / (stats.calls_max or 1))
 
 
 def known_window(window: str | None) -> str:

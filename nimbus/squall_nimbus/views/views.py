@@ -407,6 +407,11 @@ def aggregate(
                 process_latency=distribution(totals.process_times, buckets=buckets),
             )
         )
+        if isinstance(totals, Totals) and totals.calls_max is not None:
+            bolt = specific.bolt
+            assert bolt is not None
+            bolt.calls, bolt.calls_max = totals.calls, totals.calls_max
+            bolt.on_threads = totals.on_threads
     return storm.ComponentAggregateStats(
         type=component_type(kind),
         common_stats=common,

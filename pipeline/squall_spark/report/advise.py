@@ -11,6 +11,13 @@ exceeds decides, so that a night without load does not hide the day.
 A component above `HIGH` gets executors until it would be at `TARGET`; one below `LOW` gives some
 back; between the two nothing changes, so that the next report does not undo this one's advice. A
 component never gets more executors than it has tasks.
+
+Calls of an `async` bolt, and those on a thread for each task, do not take the worker's thread for
+as long as they last. Each task has a limit of calls that are under way at once:
+
+    capacity       = calls under way / limit of all tasks
+
+More executors change nothing about it, and none are recommended.
 """
 
 from __future__ import annotations
@@ -56,9 +63,11 @@ def advise_bolt(
     busy: Sequence[float],
     secs: float,
     hottest: float = 0.0,
+    calls_max: int | None = None,
 ) -> Advice:
     """`busy`: busy executors, one value per step; `secs`: how long it was watched; `hottest`: the
-    share of that time that its busiest task spent in execute."""
+    share of that time that its busiest task spent in execute. With `calls_max`, a limit of calls
+    that are under way at once, `busy` are calls."""
 
     def keep(why: str) -> Advice:
         return Advice(component, executors, executors, tasks, why)
@@ -67,6 +76,8 @@ def advise_bolt(
         why = f"watched for only {secs:.0f} s: too little data to judge"
         return Advice(component, executors, executors, tasks, why, enough=False)
     peak = percentile_of(busy, 0.95)
+    if calls_max is not None:
+        return keep(_of_calls(peak, calls_max, tasks, hottest))
     capacity = peak / executors
     measured = f"capacity {capacity:.2f} ({peak:.2f} of {executors} executors busy)"
     wanted = max(1, math.ceil(peak / TARGET - 1e-9))
@@ -87,6 +98,23 @@ def advise_bolt(
     if capacity < LOW and wanted < executors:
         return Advice(component, executors, wanted, tasks, measured)
     return keep(measured)
+
+
+def _of_calls(peak: float, calls_max: int, tasks: int, hottest: float) -> str:
+    each = calls_max // max(1, tasks)
+    measured = f"{min(peak, calls_max):.1f} of {calls_max} calls under way"
+    more = (
+        "submit it with more tasks, each of which has one call at a time"
+        if each <= 1
+        else f"raise its topology.bolt.async.concurrency ({each} for each task)"
+    )
+    if peak / calls_max > HIGH:
+        return f"{measured}: its limit, which more executors do not change; {more}"
+    if hottest > HIGH:
+        return (
+            f"{measured}, but one task is at its limit {hottest:.0%} of the time: its keys are hot"
+        )
+    return measured
 
 
 def advise_spout(component: str, *, executors: int, tasks: int) -> Advice:

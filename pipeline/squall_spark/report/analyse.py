@@ -164,6 +164,8 @@ def _component(
     begun = next((i for i, one in enumerate(of_steps) if one.secs > 0.0), 0)
     watched = sum(task.secs for task in tasks) / len(tasks)
     total_busy = sum(task.busy_secs for task in tasks)
+    calls_max = sum(task.calls_max for task in tasks)
+    limit = calls_max or executors  # how many calls all of it makes at once
     return {
         "kind": "spout" if spout else "bolt",
         "tasks": len(tasks),
@@ -173,10 +175,14 @@ def _component(
         "executed": sum(task.executed for task in tasks),
         "acked": sum(task.acked for task in tasks),
         "failed": sum(task.failed for task in tasks),
-        "capacity": None if spout or not watched else total_busy / watched / executors,
-        "capacity_peak": None if spout or not busy else percentile_of(busy, 0.95) / executors,
+        "calls_max": calls_max or None,
+        "capacity": None if spout or not watched else total_busy / watched / limit,
+        "capacity_peak": None if spout or not busy else percentile_of(busy, 0.95) / limit,
         "busy": busy,
-        "hottest": max(task.busy_secs / task.secs if task.secs else 0.0 for task in tasks),
+        "hottest": max(
+            task.busy_secs / task.secs / (task.calls_max or 1) if task.secs else 0.0
+            for task in tasks
+        ),
         "latency_ms": {
             what: _percentiles(_merged(sums, component, what))
             for what in (("complete",) if spout else ("execute", "process"))
@@ -194,7 +200,7 @@ def _component(
             "failed": [one.failed for one in of_steps],
             "waiting_max": [one.waiting_max for one in of_steps],
             "capacity": [
-                None if spout or secs <= 0 else one.busy_secs / secs / executors
+                None if spout or secs <= 0 else one.busy_secs / secs / limit
                 for one, secs in zip(of_steps, lengths, strict=True)
             ],
             **_latency_over_time(sums, component, "complete" if spout else "execute", steps),
@@ -271,6 +277,7 @@ def _advice(component: str, of: Report) -> Advice:
         busy=of["busy"],
         secs=of["watched_secs"],
         hottest=of["hottest"],
+        calls_max=of["calls_max"],
     )
 
 

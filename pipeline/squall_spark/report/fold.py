@@ -77,6 +77,7 @@ def fold_tasks(rows: Rows, sums: Sums) -> None:
         task.spout |= bool(row["spout"])
         if row["last_ms"] is not None and row["last_ms"] >= task.last_ms:
             task.last_ms, task.executor = row["last_ms"], row["executor"]
+            task.calls_max = row["calls_max"]
     sums.tasks = [tasks[place] for place in sorted(tasks) if tasks[place].last_ms]
 
 

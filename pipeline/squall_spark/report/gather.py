@@ -192,6 +192,7 @@ def _tasks(rows: DataFrame, sums: Sums) -> None:
         F.max_by("executor", F.when(gauge, F.col("at_ms"))).alias("executor"),
         F.max(F.when(gauge, F.col("at_ms"))).alias("last_ms"),
         F.max(F.when(gauge, F.col("value")).otherwise(0.0)).alias("waiting"),
+        F.max(F.when(gauge, F.col("n")).otherwise(0)).alias("calls_max"),
         F.max(F.when(F.col("name").isin("pending", "complete"), 1).otherwise(0)).alias("spout"),
     )
     fold_tasks(_rows(found), sums)

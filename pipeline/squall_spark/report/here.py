@@ -189,6 +189,7 @@ def _tasks(rows: Table, sums: Sums) -> None:
     table = table.append_column("busy_secs", _if(busy, of_tasks["value"], 0.0))
     table = table.append_column("secs", _if(gauge, of_tasks["secs"], 0.0))
     table = table.append_column("waiting", _if(gauge, of_tasks["value"], 0.0))
+    table = table.append_column("calls_max", _if(gauge, of_tasks["n"], 0))
     table = table.append_column("spout", _if(spout, 1, 0))
     table = table.append_column("last_ms", _if(gauge, of_tasks["at_ms"], nothing))
     executor = pc.cast(of_tasks["executor"], "int64")
@@ -198,6 +199,7 @@ def _tasks(rows: Table, sums: Sums) -> None:
         ("component", "task", "t"),
         **{name: (name, "sum") for name in (*_COUNTS, "busy_secs", "secs")},
         waiting=("waiting", "max"),
+        calls_max=("calls_max", "max"),
         spout=("spout", "max"),
         last_ms=("last_ms", "max"),
         executor=("executor", "last"),

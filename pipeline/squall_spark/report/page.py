@@ -121,7 +121,8 @@ def _components(report: Report) -> str:
         + table(head, rows, numbers=range(2, 12))
         + '<p class="sub">Tuples: emitted by spouts, executed by bolts. Latency: complete latency '
         "of spouts, execute latency of bolts. Capacity: the share of the time that the executors "
-        "spent in execute; its peak is exceeded in one of twenty steps.</p>"
+        "spent in execute; of an async bolt, and of one on threads, the share of the calls that "
+        "may be under way. Its peak is exceeded in one of twenty steps.</p>"
     )
 
 

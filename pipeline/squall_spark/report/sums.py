@@ -24,6 +24,8 @@ class TaskSums:
     acked: int = 0
     failed: int = 0
     busy_secs: float = 0.0  # in execute
+    # How many calls it has under way at most; 0: a call after the other, on its worker's thread.
+    calls_max: int = 0
 
 
 @dataclass(slots=True)

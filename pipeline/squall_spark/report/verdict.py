@@ -59,6 +59,13 @@ def _limit(report: Report) -> str:
         return f"How busy its bolts were is not known{todo}."
     busiest = max(bolts, key=lambda name: (bolts[name], name))
     peak = f"{min(bolts[busiest], 9.99):.0%}"
+    calls_max = report["components"][busiest].get("calls_max")
+    if calls_max is not None:
+        peak = f"{min(bolts[busiest], 1.0):.0%}"
+        calls = f"of its {calls_max} calls are under way at peak{todo}."
+        if bolts[busiest] > HIGH:
+            return f"{busiest} limits it: {peak} {calls}"
+        return f"No bolt is near its limit: of the busiest, {busiest}, {peak} {calls}"
     if bolts[busiest] > HIGH:
         return f"{busiest} limits it: its executors are busy {peak} of the time at peak{todo}."
     return (

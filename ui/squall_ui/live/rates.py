@@ -47,6 +47,7 @@ class Counts:
     blocked_secs: Mapping[str, float] = field(default_factory=dict)
     sent_bytes: Mapping[str, int] = field(default_factory=dict)  # to other workers, by component
     precise: bool = False  # the time is not in whole seconds
+    calls_max: int | None = None  # under way at once; None: its calls take its worker's thread
     # By source, a bolt's time in execute; by stream, a spout's until a message is complete. Packed.
     histograms: Mapping[object, bytes] = field(default_factory=dict)
 
@@ -54,8 +55,9 @@ class Counts:
 @dataclass(slots=True)
 class Flow:
     """Of an executor or a component, a second. `busy` is the share of time in `execute`, ticks
-    included; `execute_ms` is the mean of tuples alone; `blocked` is the number of its tasks that
-    wait for a component downstream, on average."""
+    included, or of the calls that may be under way, and `calls` how many are; `execute_ms` is the
+    mean of tuples alone; `blocked` is the number of its tasks that wait for a component downstream,
+    on average."""
 
     emitted: float = 0.0
     transferred: float = 0.0
@@ -63,6 +65,7 @@ class Flow:
     acked: float = 0.0
     failed: float = 0.0
     busy: float = 0.0
+    calls: float = 0.0
     execute_ms: float = 0.0
     process_ms: float = 0.0
     complete_ms: float = 0.0
@@ -137,6 +140,7 @@ def counts_of(one: storm.ExecutorSummary) -> Counts | None:
             if not is_system_id(source.streamId)
         },
         blocked_secs=blocked_secs, sent_bytes=sent_bytes,
+        calls_max=None if stats.calls_max is None else max(1, stats.calls_max),
         histograms={
             (source.componentId, source.streamId): packed
             for source, packed in ((bolt.execute_histograms or {}).get(_ALL) or {}).items()
@@ -158,16 +162,18 @@ def flow_between(old: Counts, new: Counts) -> Flow:
     secs = max(0.05, new.uptime_secs - old.uptime_secs)
     executed = max(0, new.executed - old.executed)
     acked = max(0, new.acked - old.acked)
-    busy_ms = max(0.0, new.busy_ms - old.busy_ms)
+    calls = max(0.0, new.busy_ms - old.busy_ms) / (secs * 1000)
+    limit = new.calls_max or 1
     return Flow(
         emitted=max(0, new.emitted - old.emitted) / secs,
         transferred=max(0, new.transferred - old.transferred) / secs,
         executed=executed / secs,
         acked=acked / secs,
         failed=max(0, new.failed - old.failed) / secs,
-        # (An async bolt executes several tuples at once; and the clocks of a worker's loop and of
-        # its counters are two.)
-        busy=min(1.0, busy_ms / (secs * 1000)),
+        # (The clocks of a worker's loop and of its counters are two; and a worker of an earlier
+        # version does not say how many calls an async bolt makes at once.)
+        busy=min(1.0, calls / limit),
+        calls=min(calls, limit),
         execute_ms=max(0.0, new.execute_ms - old.execute_ms) / executed if executed else 0.0,
         process_ms=max(0.0, new.process_ms - old.process_ms) / acked if acked else 0.0,
         complete_ms=max(0.0, new.complete_ms - old.complete_ms) / acked if acked else 0.0,
@@ -202,6 +208,7 @@ def sum_of(flows: Iterable[Flow]) -> Flow:
         total.acked += one.acked
         total.failed += one.failed
         total.busy += one.busy
+        total.calls += one.calls
         execute += one.execute_ms * one.executed
         process += one.process_ms * one.acked
         complete += one.complete_ms * one.acked

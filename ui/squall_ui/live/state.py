@@ -264,6 +264,9 @@ class TopologyState:
                     else max(0, int(now_secs) - one["errorTime"]),
                     pending=one["queue"] or 0 if one["type"] == "spout" else 0,
                     exhausted=one["exhausted"],
+                    calls=one["calls"],
+                    calls_max=one["callsMax"],
+                    on_threads=one["onThreads"],
                 )
                 for name, one in components.items()
             ],
@@ -327,6 +330,8 @@ def _component(
     common = stats.common_stats if stats else None
     error = stats.last_error if stats else None
     spout = stats.specific_stats.spout if stats and stats.specific_stats else None
+    bolt = stats.specific_stats.bolt if stats and stats.specific_stats else None
+    calls_max = bolt.calls_max if bolt else None
     latency = _latency(stats)
     tasks = (common.num_tasks if common else 0) or 0
     # Of the last seconds: of all time, a wait that begins now would show after hours.
@@ -354,6 +359,10 @@ def _component(
         "stateKeys": common.state_keys if common else None,
         "stateBytes": common.state_bytes if common else None,
         "exhausted": None if spout is None else spout.exhausted_tasks,
+        # Of an async bolt, or one on threads: under way now, and at most.
+        "calls": None if calls_max is None else _round(min(calls_max, total.calls)),
+        "callsMax": calls_max,
+        "onThreads": bool(bolt and bolt.on_threads),
         "blocked": {by: _round(share) for by, share in blocked.items() if share >= 0.005},
         "p50": _round(latency.p50_ms if latency else None),
         "p95": _round(latency.p95_ms if latency else None),
@@ -378,6 +387,7 @@ def _with_sums(
         spout = one["type"] == "spout"
         tasks = max(1, one["tasks"])
         mean = (flow.emitted if spout else flow.executed) / max(1, one["executors"])
+        calls_max = one["callsMax"]
         found[name] = changed = {
             **one,
             "emitRate": _round(flow.emitted),
@@ -387,8 +397,10 @@ def _with_sums(
             "executeMs": _round(flow.execute_ms),
             "processMs": 0.0 if spout else _round(flow.process_ms),
             "completeMs": _round(flow.complete_ms) if spout else 0.0,
-            # (An async bolt executes several tuples at once.)
-            "busyMean": _round(min(1.0, flow.busy / max(1, one["executors"]))),
+            # (At most 1: a worker of an earlier version does not say how many calls an async bolt
+            # makes at once.)
+            "busyMean": _round(min(1.0, flow.busy / max(1, calls_max or one["executors"]))),
+            "calls": None if calls_max is None else _round(min(calls_max, flow.busy)),
             "skew": _round(max(1.0, most.get(name, 0.0) / mean)) if mean > 0 else 1.0,
             "blocked": {
                 by: _round(min(1.0, waiting / tasks))

@@ -63,6 +63,7 @@ _MEASURED: dict[str, Shape] = {
     "queueTuples": COUNT, "queueBytes": COUNT, "blocked": map_of(NUMBER), "credit": map_of(COUNT),
     "stateKeys": COUNT, "stateBytes": COUNT,
     "exhaustedTasks": COUNT,
+    "calls": NUMBER, "callsMax": COUNT, "onThreads": FLAG,
 }  # fmt: skip
 _INPUT = obj(
     component=TEXT, encodedComponentId=TEXT, encodedComponent=TEXT, stream=TEXT,
@@ -247,6 +248,9 @@ def _measured(one: storm.ComponentAggregateStats) -> dict[str, Any]:
             "stateKeys": common.state_keys,
             "stateBytes": common.state_bytes,
             "exhaustedTasks": None if spout is None else spout.exhausted_tasks,
+            "calls": None if bolt is None else bolt.calls,
+            "callsMax": None if bolt is None else bolt.calls_max,
+            "onThreads": None if bolt is None else bolt.on_threads,
         }
         found |= {name: value for name, value in values.items() if value is not None}
     return found

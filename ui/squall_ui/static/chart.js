@@ -75,8 +75,8 @@ function pathOf({ times, values }, x, y, begin, most) {
   return parts.join("");
 }
 
-// A share of 1, as a bar with its number beside it.
-export function meter(value, label) {
+// A share of 1, as a bar with its number, or other words, beside it.
+export function meter(value, label, words = "") {
   const tone = toneOf(value);
   return h(
     "span.meter",
@@ -87,7 +87,7 @@ export function meter(value, label) {
       h("rect.back", { width: 60, height: 8, rx: 2 }),
       h("rect.front", { width: Math.max(0, Math.min(1, value)) * 60, height: 8, rx: 2 }),
     ),
-    h("span.num", {}, `${Math.round(value * 100)} %`),
+    h("span.num", {}, words || `${Math.round(value * 100)} %`),
   );
 }
 

@@ -41,6 +41,22 @@ export function bytes(value) {
   return `${value} B`;
 }
 
+// Of a bolt that waits in its calls, how many are under way, and their limit: "12 of 100"; empty for
+// others.
+export function callsShare(one) {
+  if ((one.callsMax ?? null) === null) return "";
+  const calls = one.calls ?? 0;
+  return `${calls >= 9.95 ? Math.round(calls).toLocaleString("en") : calls.toFixed(1)} of ${one.callsMax.toLocaleString("en")}`;
+}
+
+// The same with what is counted: "12 of 100 calls".
+export function callsWords(one) {
+  const share = callsShare(one);
+  return share && `${share} ${one.onThreads ? "thread" : "call"}${one.callsMax === 1 ? "" : "s"}`;
+}
+
+export const CAPACITY = "Share of the last ten minutes in execute; of an async bolt, and of one on threads, its calls under way and their limit";
+
 // How large the state of a component or an executor is; "" where there is none.
 export function stateSize(one) {
   if ((one.stateKeys ?? null) === null) return "";

@@ -6,7 +6,7 @@
 
 import { toneOf } from "./chart.js";
 import { h } from "./dom.js";
-import { bytes, ms, percent, rate } from "./format.js";
+import { bytes, callsWords, ms, percent, rate } from "./format.js";
 
 const BOX = { width: 160, height: 66, pad: 10 };
 const NAME = { font: "600 13px" };
@@ -183,7 +183,7 @@ function drawBox(name, one, does, at, height, slow, href) {
     ? `waits for ${cut(waits[0], 12)} ${percent(waits[1])}`
     : spout
       ? `${one.failRate > 0 ? `${rate(one.failRate)}/s fail` : `${one.tasks} ${one.tasks === 1 ? "task" : "tasks"}`}`
-      : `${percent(one.busy)} busy, ${one.tasks} ${one.tasks === 1 ? "task" : "tasks"}`;
+      : callsWords(one) || `${percent(one.busy)} busy, ${one.tasks} ${one.tasks === 1 ? "task" : "tasks"}`;
   const said = `${one.type} ${name}: ${spout ? rate(one.emitRate) : rate(one.executeRate)} a second, ${third}${one.error ? ", has errors" : ""}`;
   return h(
     "a.box",

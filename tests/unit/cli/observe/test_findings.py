@@ -109,3 +109,10 @@ def test_the_cpu_of_workers_that_poll_busily_is_explained() -> None:
     assert cpu_note_of(replace(topology(), workers=workers)) == ""
     unknown = [replace(one, cpu_cores=None) for one in polls.workers]
     assert cpu_note_of(replace(polls, workers=unknown)) == ""  # there is nothing to explain
+
+
+def test_calls_under_way_are_judged_by_their_limit() -> None:
+    lookup = component("lookup", capacity=0.95, calls=95.0, calls_max=100)
+    (found,) = findings_of(topology(lookup), NOW)
+    assert found.title == "lookup is at its limit of calls"
+    assert found.text.startswith("95 of 100 calls are under way")

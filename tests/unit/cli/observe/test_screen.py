@@ -9,7 +9,13 @@ import pytest
 from rich.console import Console, RenderableType
 
 from squall_cli.observe.facts import Cluster, Topology, topology_of
-from squall_cli.observe.screen import condition, details, overview, window_rates
+from squall_cli.observe.screen import (
+    capacity_words,
+    condition,
+    details,
+    overview,
+    window_rates,
+)
 from squall_thrift import storm
 
 LONG = "payments-settlement-reconciliation-enrichment-pipeline-eu-west-1-production"
@@ -110,3 +116,28 @@ def test_components_with_long_names_keep_their_figures() -> None:
     names = [line.split()[0] for line in lines if "…" in line.split(" ")[0]]
     assert len(set(names)) == len(names) == 3
     assert any("no price" in line for line in shown(details(one, window_rates(one), 0.0), 120))
+
+
+@pytest.mark.parametrize(
+    ("capacity", "stats", "words"),
+    [
+        (0.12, {}, "12%"),
+        (0.12, {"calls": 12.0, "calls_max": 100}, "12 of 100 calls"),
+        (0.08, {"calls": 0.8, "calls_max": 10}, "0.8 of 10 calls"),
+        (0.9, {"calls": 9.96, "calls_max": 10_000}, "10 of 10,000 calls"),
+        (0.4, {"calls": 0.4, "calls_max": 1, "on_threads": True}, "0.4 of 1 thread"),
+    ],
+)
+def test_a_bolt_that_waits_in_calls_shows_how_many(capacity, stats, words) -> None:
+    page = storm.TopologyPageInfo(
+        id="w-1-1",
+        id_to_bolt_agg_stats={
+            "count": storm.ComponentAggregateStats(
+                specific_stats=storm.SpecificAggregateStats(
+                    bolt=storm.BoltAggregateStats(capacity=capacity, **stats)
+                )
+            )
+        },
+    )
+    (count,) = topology_of(storm.TopologySummary(name="w"), page).components
+    assert capacity_words(count) == words

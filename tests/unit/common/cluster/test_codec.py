@@ -78,6 +78,8 @@ BOLT = ExecutorStats(
         process_histograms={"600": {("spout", "default"): b"\x01\x07\x00\x02"}},
         execute_histograms={"600": {("spout", "default"): b"\x02\x07\x00\x02\x01"}},
     ),
+    calls_max=2**33,
+    on_threads=True,
 )
 REBALANCE = RebalanceOptions(
     wait_secs=5,

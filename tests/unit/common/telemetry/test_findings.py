@@ -189,6 +189,73 @@ def test_an_async_bolt_does_not_hide_the_bottleneck() -> None:
     ]
 
 
+def waits(share: float, **changes: Any) -> ComponentFacts:
+    """An async bolt of two tasks with a limit of a hundred calls each."""
+    fields = {
+        "busy": share, "busy_mean": share, "calls": 200 * share, "calls_max": 200, "tasks": 2,
+        "executed": 2_000 * share, "execute_ms": 100.0, **changes,
+    }  # fmt: skip
+    return bolt(**fields)
+
+
+@pytest.mark.parametrize("calls", [0.8, 1.5, 12.0, 100.0])
+def test_an_async_bolt_far_from_its_limit_of_calls_is_no_bottleneck(calls: float) -> None:
+    """Its calls would fill the thread of its worker, if they took its time."""
+    assert findings(topology(spout(), waits(calls / 200), workers=1)) == []
+
+
+def test_an_async_bolt_at_its_limit_of_calls_needs_more_calls() -> None:
+    found = only(spout(), waits(0.95), workers=1)
+    assert (found.kind, found.severity, found.component) == ("slow bolt", Severity.SLOW, "enrich")
+    assert found.title == "enrich is at its limit of calls"
+    assert found.text == (
+        "190 of 200 calls are under way on average (1,900 tuples/s, 100 ms each). Raise its "
+        "topology.bolt.async.concurrency (100 for each task), or let what it waits for answer "
+        "sooner. More executors do not help."
+    )
+    nearly = only(spout(), waits(0.7))
+    assert (nearly.title, nearly.severity) == (
+        "enrich is nearly at its limit of calls",
+        Severity.NOTE,
+    )
+
+
+def test_a_blocking_bolt_at_its_limit_needs_more_tasks() -> None:
+    store = waits(0.95, calls=1.9, calls_max=2, executors=1, on_threads=True)
+    found = only(spout(), store)
+    assert found.title == "enrich uses all its threads"
+    assert found.text.startswith("1.9 of 2 threads are in execute on average (")
+    assert "raise tasks= of enrich" in found.text
+    assert "rebalance" not in found.text
+    assert only(spout(), replace(store, busy=0.7)).title == "enrich uses nearly all its threads"
+
+
+def test_each_bolt_at_its_limit_of_calls_is_named() -> None:
+    """They share no thread, so that the fullest of them does not explain the others."""
+    found = findings(topology(spout(), waits(0.85), waits(0.95, name="store"), bolt(name="x")))
+    assert [one.title for one in found] == [
+        "store is at its limit of calls",
+        "enrich is at its limit of calls",
+    ]
+    assert only(spout(), waits(0.75), waits(0.95, name="store")).component == "store"
+
+
+def test_a_skewed_async_bolt_is_said_to_be_skewed() -> None:
+    found = only(spout(), waits(0.5, busy=0.9))
+    assert found.kind == "skew"
+    assert "(task 3 on node1:6700) has 90% of its calls under way, all 2 on average 50%" in (
+        found.text
+    )
+
+
+def test_what_waits_for_an_async_bolt_names_its_calls() -> None:
+    waiting = spout(blocked={"enrich": 0.5})
+    slow, blocked = findings(topology(waiting, waits(0.95)))
+    assert slow.title == "enrich is at its limit of calls"
+    assert blocked.text.endswith("enrich is at its limit.")
+    assert "enrich has 20 of 200 calls under way: its worker" in only(waiting, waits(0.1)).text
+
+
 def test_a_thread_for_each_task_fills_an_executor_more_than_once() -> None:
     blocking = bolt(busy=1.0, busy_mean=1.0, executed=190.0, execute_ms=40.0, tasks=8)
     assert only(spout(), blocking).severity is Severity.SLOW

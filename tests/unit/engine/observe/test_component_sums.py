@@ -15,9 +15,10 @@ TICK = ("__system", "__tick")
 
 
 class Tasks:
-    """Tasks 1 to 4 run "words", 5 and 6 "count", 7 an acker; a test sets what they have counted."""
+    """Tasks 1 to 4 run "words", 5 and 6 "count", 7 an acker; a test sets what they have counted.
+    `limit`: how many calls task 6 makes at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = 1) -> None:
         self.totals: dict[int, Totals] = {}
         executors = [Executor(1, 2), Executor(3, 4), Executor(5, 5), Executor(6, 6), Executor(7, 7)]
         self.readings = ComponentReadings(
@@ -27,6 +28,7 @@ class Tasks:
                 "words" if one.task_start < 5 else "count" if one.task_start < 7 else "__acker"
             ),
             is_spout=lambda one: one.task_start < 5,
+            calls_max=lambda one: {5: 1, 6: limit}.get(one.task_start),
         )
 
     def _add(self, task: int, totals: Totals) -> None:
@@ -79,6 +81,13 @@ def test_the_busiest_executor_is_that_of_the_last_seconds() -> None:
         assert found["count"].most_a_second == pytest.approx(30)
     # It is not that of the time since somebody looked for the last time.
     assert tasks.readings.read(500.0)["count"].busiest is None
+
+
+def test_calls_under_way_at_once_are_a_share_of_their_limit() -> None:
+    tasks = Tasks(limit=100)
+    tasks.readings.read(100.0)
+    tasks.totals[6] = {("execute_secs", INPUT): 12.0, ("executed", INPUT): 120}
+    assert tasks.readings.read(101.0)["count"].busiest == (6, 6, pytest.approx(0.12))
 
 
 def test_of_a_spout_what_it_emits_counts() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 from tests.support.nimbus_service import LocalNimbus, eventually
@@ -149,6 +150,34 @@ async def test_the_topology_page_sums_up_what_executors_report(nimbus, topology_
     assert (worker.host, worker.port, worker.uptime_secs) == ("host-a", 6700, 60)
     assert worker.component_to_num_tasks == {"count": 2, "words": 1}
     assert json.loads(page.topology_conf)["my.password"] == "*****"
+
+
+@pytest.mark.parametrize(
+    ("limits", "calls", "calls_max", "capacity"),
+    [
+        ((100, 50), 0.5 + 1 / 30, 150, 0.5 / 100),
+        ((1, 1), 0.5 + 1 / 30, 2, 0.5),
+        ((None, None), None, None, 0.5),
+    ],
+)
+async def test_capacity_is_a_share_of_the_calls_that_a_bolt_makes_at_once(
+    nimbus, topology_id, limits, calls, calls_max, capacity
+) -> None:
+    """In a minute 300 calls of 100 ms, and 100 of 20 ms."""
+    one, other = (
+        replace(stats, calls_max=limit, on_threads=limit == 1)
+        for stats, limit in zip(
+            (bolt(300, 100.0, 300, 100.0), bolt(100, 20.0, 100, 20.0)), limits, strict=True
+        )
+    )
+    stats = {**STATS, COUNT_1: one, COUNT_2: other}
+    await nimbus.beat(topology_id, SLOT, stats, uptime_secs=60)
+    page = await complete(await nimbus.call("getTopologyPageInfo", topology_id, "600", False))
+    found = page.id_to_bolt_agg_stats["count"].specific_stats.bolt
+    assert found.capacity == pytest.approx(capacity)
+    assert found.calls_max == calls_max
+    assert found.calls == (None if calls is None else pytest.approx(calls))
+    assert found.on_threads == (None if calls is None else limits == (1, 1))
 
 
 async def test_pages_have_percentiles_of_all_tuples_together(nimbus, topology_id) -> None:

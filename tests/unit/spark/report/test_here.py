@@ -113,3 +113,16 @@ def test_a_history_that_is_too_large_is_for_spark(tmp_path: Path) -> None:
     with pytest.raises(SquallError, match="is larger than 0 MiB") as caught:
         gather_here(choose(str(tmp_path), ID, None), None, now=NOW, bytes_max=1000)
     assert "storm spark report" in (caught.value.hint or "")
+
+
+def test_a_bolt_that_waits_in_calls_is_judged_by_their_limit(tmp_path: Path) -> None:
+    """Its two tasks may have ten calls under way each."""
+    written = [
+        row._replace(n=10) if (row.kind, row.name) == ("gauge", "receive") else row
+        for row in rows()
+    ]
+    put(str(tmp_path), written)
+    work = analyse(gathered(str(tmp_path)), topology_id=ID)["components"]["work"]
+    assert work["calls_max"] == 20
+    assert work["capacity"] == pytest.approx((216 + 24) / 600 / 20)
+    assert work["hottest"] == pytest.approx(216 / 600 / 10)

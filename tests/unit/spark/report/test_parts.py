@@ -115,6 +115,20 @@ def test_a_bolt_near_its_capacity_gets_executors_until_it_is_at_the_target() -> 
     assert bolt([0.9] * 20).recommended == 2
 
 
+def test_a_limit_of_calls_asks_for_no_executors() -> None:
+    calm = bolt([1.5] * 20, executors=1, calls_max=800)
+    assert (calm.changes, calm.why) == (False, "1.5 of 800 calls under way")
+    full = bolt([801.0] * 20, executors=1, calls_max=800)
+    assert not full.changes
+    assert full.why.startswith("800.0 of 800 calls under way: its limit")
+    assert "raise its topology.bolt.async.concurrency (100 for each task)" in full.why
+    assert not bolt([0.1] * 20, calls_max=800).changes, "nor for fewer"
+    threads = bolt([7.9] * 20, executors=1, calls_max=8)
+    assert not threads.changes
+    assert "submit it with more tasks" in threads.why
+    assert "its keys are hot" in bolt([100.0] * 20, calls_max=800, hottest=0.9).why
+
+
 def test_a_quiet_night_does_not_hide_the_day() -> None:
     assert bolt([0.0] * 80 + [3.9] * 20).recommended == 7
     assert bolt([0.0] * 99 + [3.9]).recommended == 1, "one step in a hundred is no load"

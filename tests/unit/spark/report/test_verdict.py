@@ -63,6 +63,19 @@ def test_a_topology_in_trouble() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("peak", "sentence"),
+    [
+        (0.12, "No bolt is near its limit: of the busiest, count, 12% of its 100 calls are"),
+        (0.93, "count limits it: 93% of its 100 calls are"),
+    ],
+)
+def test_a_bolt_that_waits_in_calls(peak: float, sentence: str) -> None:
+    made = report()
+    made["components"]["count"].update(capacity_peak=peak, calls_max=100)
+    assert verdict(made)[1] == f"{sentence} under way at peak."
+
+
 def test_an_unacked_topology_and_one_without_spouts() -> None:
     made = report()
     made["components"]["lines"] |= {"acked": 0, "latency_ms": {"complete": {"p99": None}}}

@@ -190,3 +190,12 @@ def test_no_executor_is_busy_for_more_than_all_of_its_time() -> None:
     old = Counts(100.0, executed=0, busy_ms=0.0)
     assert flow_between(old, Counts(102.0, executed=10, busy_ms=2_040.0)).busy == 1.0
     assert flow_between(old, Counts(102.0, executed=10, busy_ms=1_000.0)).busy == 0.5
+
+
+def test_an_executor_that_waits_in_calls_is_busy_by_their_limit() -> None:
+    old = Counts(100.0, calls_max=100)
+    flow = flow_between(old, Counts(102.0, executed=240, busy_ms=24_000.0, calls_max=100))
+    assert (flow.busy, flow.calls) == (pytest.approx(0.12), pytest.approx(12.0))
+    full = flow_between(old, Counts(102.0, executed=240, busy_ms=204_000.0, calls_max=100))
+    assert (full.busy, full.calls) == (1.0, 100)
+    assert sum_of([flow, full]).calls == pytest.approx(112)

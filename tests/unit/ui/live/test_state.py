@@ -154,6 +154,22 @@ def test_an_async_bolt_of_a_large_topology_is_busy_at_most_all_the_time() -> Non
     assert found["components"]["split"]["busyMean"] == 1.0
 
 
+def test_calls_under_way_and_their_limit_are_shown() -> None:
+    page, info = measured(), ui_structs.topology_info()
+    bolt = page.id_to_bolt_agg_stats["split"].specific_stats.bolt
+    assert look(page)["components"]["split"]["callsMax"] is None
+    bolt.calls_max, bolt.on_threads = 200, False
+    split = look(page)["components"]["split"]
+    assert (split["callsMax"], split["onThreads"]) == (200, False)
+    assert 0 < split["calls"] < 1
+    state = TopologyState()
+    for second in range(3):
+        sums = [sums_at(60_000 + 1_000 * second, 8_000 * second)]
+        seen = Look(ui_structs.summary(), ui_structs.code(), page, info, sums=sums)
+        split = state.look(seen, NOW + second)["components"]["split"]
+    assert (split["calls"], split["busyMean"]) == (8.0, 0.04)
+
+
 def test_sums_that_are_missing_for_a_moment_bring_back_no_old_figures() -> None:
     """A worker of a large topology was started anew. What its executors did was last read when the
     page was opened, an hour ago."""

@@ -3,7 +3,7 @@
 import { follow, request } from "../api.js";
 import { chart, meter } from "../chart.js";
 import { h } from "../dom.js";
-import { bytes, duration, ms, percent, rate, short, stateSize, STATE_SIZE } from "../format.js";
+import { bytes, callsShare, callsWords, CAPACITY, duration, ms, percent, rate, short, stateSize, STATE_SIZE } from "../format.js";
 import { apiPath, ask, facts, failed, inputWords, post, section, table, topologyPath, viewPath } from "../parts.js";
 import { onStatus } from "./cluster.js";
 import { flamePath } from "./flame.js";
@@ -102,6 +102,7 @@ function drawPage(page, id, name, view, draw) {
           [spout ? "Complete latency" : "Execute latency", ms(spout ? live.completeMs : live.executeMs)],
           spout ? null : ["Process latency", ms(live.processMs)],
           live.p99 === null ? null : ["p50, p95, p99", `${ms(live.p50)}, ${ms(live.p95)}, ${ms(live.p99)}`],
+          callsWords(live) ? [live.onThreads ? "In execute" : "Under way", callsWords(live), "On average, of the most that there can be"] : null,
           spout ? null : ["Busiest executor", percent(live.busy), live.busiest],
           live.executors > 1 ? ["Skew", live.skew.toFixed(1), "The busiest executor's tuples against the mean"] : null,
           live.queue === null ? null : [spout ? "Pending" : "Queue", short(live.queue)],
@@ -257,7 +258,7 @@ function executorTable(page, id, detail, spout) {
       ...(spout
         ? [num("Complete latency", "completeLatency")]
         : [
-            { name: "Capacity", num: true, title: "Share of the last ten minutes in execute", cell: (one) => meter(Number(one.capacity), `capacity ${one.capacity}`) },
+            { name: "Capacity", num: true, title: CAPACITY, cell: (one) => meter(Number(one.capacity), `capacity ${one.capacity}`, callsShare(one)) },
             num("Executed", "executed"),
             num("Execute latency", "executeLatency"),
             num("Process latency", "processLatency"),

@@ -3,7 +3,7 @@
 import { request } from "../api.js";
 import { meter } from "../chart.js";
 import { h } from "../dom.js";
-import { bytes, duration, short, stateSize, STATE_SIZE } from "../format.js";
+import { bytes, callsWords, CAPACITY, duration, short, stateSize, STATE_SIZE } from "../format.js";
 import { apiPath, facts, poll, section, topologyPath, viewPath } from "../parts.js";
 import { tasksOf, tasksText, windows, WINDOWS } from "./component.js";
 import { flamePath } from "./flame.js";
@@ -44,7 +44,7 @@ function drawPage(page, id, name, text, details, found) {
     facts([
       ["Worker", h("a", { href: viewPath(one.host, `${id}/${one.port}/worker.log`) }, `${one.host}:${one.port}`)],
       ["Uptime", duration(one.uptimeSeconds)],
-      spout ? null : ["Capacity", meter(Number(one.capacity), `capacity ${one.capacity}`), "Share of the last ten minutes in execute"],
+      spout ? null : ["Capacity", meter(Number(one.capacity), `capacity ${one.capacity}`, callsWords(one)), CAPACITY],
       one.queueTuples === undefined ? null : [spout ? "Pending" : "Queue", short(one.queueTuples)],
       one.queueBytes ? ["Queue in bytes", bytes(one.queueBytes)] : null,
       one.stateKeys === undefined ? null : ["State", stateSize(one), STATE_SIZE],

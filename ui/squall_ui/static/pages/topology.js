@@ -3,7 +3,7 @@
 import { follow, request } from "../api.js";
 import { chart, meter } from "../chart.js";
 import { h } from "../dom.js";
-import { ago, bytes, duration, ms, percent, rate, short } from "../format.js";
+import { ago, bytes, callsShare, duration, ms, percent, rate, short } from "../format.js";
 import { graph } from "../graph.js";
 import { apiPath, ask, facts, failed, finishedPill, healthPill, inputWords, path, poll, post, section, statusPill, table, topologyPath, viewPath } from "../parts.js";
 import { onStatus } from "./cluster.js";
@@ -179,7 +179,7 @@ function components(id, state, type) {
       hasP99 ? { name: "p99", num: true, cell: ([, one]) => ms(one.p99) } : null,
       hasQueue ? { name: spout ? "Pending" : "Queue", num: true, cell: ([, one]) => short(one.queue) } : null,
       hasEnd ? { name: "Input", title: "Drained: all of it is read, and none of its messages is in flight", cell: ([, one]) => inputWords(one) } : null,
-      spout ? null : { name: "Busy", num: true, title: "The busiest executor's share of time in execute", cell: ([, one]) => meter(one.busy, one.busiest) },
+      spout ? null : { name: "Busy", num: true, title: "The busiest executor's share of time in execute; of an async bolt, and of one on threads, its calls under way and their limit", cell: ([, one]) => meter(one.busy, one.busiest, callsShare(one)) },
       { name: "Skew", num: true, title: "The busiest executor's tuples against the mean", cell: ([, one]) => (one.executors > 1 ? one.skew.toFixed(1) : "") },
       { name: "Last error", wraps: true, cell: ([name, one]) => (one.error ? h("a.error", { href: topologyPath(id, "component", name), title: one.error }, `${ago(one.errorTime)}: ${one.error.length > 80 ? `${one.error.slice(0, 79)}…` : one.error}`) : "") },
     ].filter((column) => column),
