@@ -27,7 +27,7 @@ import random
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from squall_common.cluster.values import ExecutorStats
 from squall_common.component.checkpoints import Place, option_refusals
@@ -53,7 +53,7 @@ from squall_engine.acking.dead_letters import LOST, DeadLetters, Reason, roots_o
 from squall_engine.acking.suspects import Suspects
 from squall_engine.build.build import Edges, build_task, open_task
 from squall_engine.build.close import close_components, finish
-from squall_engine.core import Edge, Inspector, TurnState
+from squall_engine.core import Edge, Inspector, Tuple, TurnState
 from squall_engine.core.codec import CodecError, ValueCodec
 from squall_engine.core.inspectors import (
     DebugInspector,
@@ -83,6 +83,7 @@ from squall_engine.loading import ComponentStartError
 from squall_engine.observe.component_sums import ComponentReadings
 from squall_engine.observe.error_log import ErrorLog
 from squall_engine.observe.error_source import source_of
+from squall_engine.observe.given import messages_of
 from squall_engine.observe.loop_advice import user_of
 from squall_engine.observe.readings import BLOCKED, SENT, ExecutorReadings, add_totals, calls_max
 from squall_engine.options import EngineOptions
@@ -629,6 +630,11 @@ class Engine:
             self.dead_letters.note(roots, reason)
         self.ledger.fail(roots)
         self._schedule()
+
+    def messages_of(self, tuples: Sequence[Tuple]) -> Mapping[int, Any]:
+        """The ids of the messages that tuples descend from, by root, as far as they are in flight
+        from spouts of this worker. From any thread."""
+        return messages_of(tuples, self.built)
 
     def die(self, error: BaseException) -> None:
         """Stop taking turns and notify the process, because the worker must end. From any

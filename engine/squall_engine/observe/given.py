@@ -42,14 +42,26 @@ def roots_of_batch(tuples: Sequence[Tuple]) -> list[int]:
     return [root for tup in tuples[: ROOTS_MAX + 1] for root in roots_of(tup)]
 
 
-def describe_message(root: int, built: Sequence[Built]) -> str | None:
-    """The message of a tree, when it is in flight from a spout of this worker: `message id 7`."""
+def messages_of(tuples: Sequence[Tuple], built: Sequence[Built]) -> dict[int, Any]:
+    """The ids of the messages of the first few trees, by root, as far as they are in flight from
+    spouts of this worker."""
+    found = {root: _find_message(root, built) for root in roots_of_batch(tuples)}
+    return {root: message[0] for root, message in found.items() if message is not None}
+
+
+def _find_message(root: int, built: Sequence[Built]) -> tuple[Any] | None:
     for one in built:
         if isinstance(one.task, SpoutTask):
             found = one.task.pending.find_message(root)
             if found is not None:
-                return describe_message_id(found[0])
+                return found
     return None
+
+
+def describe_message(root: int, built: Sequence[Built]) -> str | None:
+    """The message of a tree, when it is in flight from a spout of this worker: `message id 7`."""
+    found = _find_message(root, built)
+    return None if found is None else describe_message_id(found[0])
 
 
 def describe_message_id(message_id: Any) -> str:

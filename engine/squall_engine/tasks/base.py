@@ -6,14 +6,14 @@ statistics.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from squall_common.daemon.mypyc import mypyc_attr
 from squall_common.topology.model import Executor
-from squall_engine.core import Output, TurnState
+from squall_engine.core import Output, Tuple, TurnState
 from squall_engine.core.inspectors import Observer
 from squall_engine.core.stats import TaskCounts
 from squall_engine.hooks.task_hooks import TaskHooks
@@ -49,6 +49,8 @@ class Host(Protocol):
     def wake(self) -> None: ...
 
     def die(self, error: BaseException) -> None: ...
+
+    def messages_of(self, tuples: Sequence[Tuple]) -> Mapping[int, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ParamSpec, TypeVar
 
@@ -97,6 +97,9 @@ class ThreadBolt(BoltTask):
         self._done = 0
         self._aborted = False
         self._left: list[Tuple] = []  # failed because the worker ends
+        # The messages of a call that raised, by root, until that is reported: the loop may end
+        # their trees as soon as their tuples have failed, and then nothing knows the ids.
+        self.failing: Mapping[int, Any] = {}
         self._thread = threading.Thread(
             target=self._loop, name=f"{self.component}:{self.task}", daemon=True
         )
@@ -196,10 +199,7 @@ class ThreadBolt(BoltTask):
         try:
             self.execute(tup)
         except Exception as error:
-            with self.lock:
-                if not tup.settled:
-                    calls.fail(tup)
-            calls.report_error(error)
+            self._raised([tup], error)
         else:
             with self.lock:
                 if self.auto_ack and not tup.settled:
@@ -213,6 +213,19 @@ class ThreadBolt(BoltTask):
                 self.counts.executed_many(tup.source.key, 1, now() - start, processed)
                 self._done += 1
             self.host.wake()
+
+    def _raised(self, tuples: Sequence[Tuple], error: Exception) -> None:
+        """Fail them before the report: in dead letters an error is the reason of the failures that
+        it follows."""
+        self.failing = self.host.messages_of(tuples)
+        try:
+            with self.lock:
+                for tup in tuples:
+                    if not tup.settled:
+                        self.calls.fail(tup)
+            self.calls.report_error(error)
+        finally:
+            self.failing = {}
 
 
 class ThreadBatchBolt(ThreadBolt):
@@ -251,11 +264,7 @@ class ThreadBatchBolt(ThreadBolt):
         try:
             self.execute(tuples[:])
         except Exception as error:
-            with self.lock:
-                for one in tuples:
-                    if not one.settled:
-                        self.calls.fail(one)
-            self.calls.report_error(error)
+            self._raised(tuples, error)
         else:
             if self.auto_ack:
                 processed = len(tuples)

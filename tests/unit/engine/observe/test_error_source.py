@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -82,8 +83,11 @@ ONE = r"a tuple of words \(task \d+\), stream default, message id 'line 2'"
 SOME = r"\d+ tuple\(s\) of words, stream default"
 
 
-async def first_source(spout: Spout, bolt: Bolt) -> str:
-    """What the engine says of the first error that it reports, and logs with it."""
+async def first_source(
+    spout: Spout, bolt: Bolt, before: Callable[[], object] = lambda: None
+) -> str:
+    """What the engine says of the first error that it reports, and logs with it. `before()` is
+    called before it is asked."""
     builder = TopologyBuilder()
     builder.spout("words", spout)
     builder.bolt("end", bolt, parallelism=1).shuffle("words")
@@ -99,6 +103,7 @@ async def first_source(spout: Spout, bolt: Bolt) -> str:
     found: list[str] = []
 
     def report(component: str, task: int, error: BaseException) -> None:
+        before()
         found.append(engine.source_of(error))
 
     engine = EmbeddedEngine(settings, EngineCallbacks(on_reported=report, on_fatal=lambda e: None))
@@ -130,6 +135,31 @@ async def test_the_source_of_an_error_is_what_its_component_was_given(
     source = await first_source(Words(), bolt())
     assert re.fullmatch(expected, source)
     assert f'given="{source}"' in caplog.text
+
+
+class WordsThatSettle(Words):
+    settled = threading.Event()
+
+    def fail(self, msg_id: Any) -> None:
+        self.settled.set()
+
+
+class RaisesInBatchOnThread(RaisesOnBatch):
+    blocking = True
+
+
+@pytest.mark.parametrize("bolt", [RaisesOnThread, RaisesInBatchOnThread])
+async def test_the_message_of_a_blocking_bolt_is_named_when_its_tree_has_ended(
+    bolt: Callable[[], Bolt],
+) -> None:
+    """The loop ends it while the error is reported on the bolt's thread."""
+    WordsThatSettle.settled.clear()
+    ended: list[bool] = []
+    source = await first_source(
+        WordsThatSettle(), bolt(), lambda: ended.append(WordsThatSettle.settled.wait(30))
+    )
+    assert ended[0]
+    assert "message id 'line 2'" in source
 
 
 async def test_an_error_of_a_spout_that_was_given_nothing_has_no_source(
