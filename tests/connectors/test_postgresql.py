@@ -125,6 +125,21 @@ class TestPostgresqlSinkCopy(_Table, SinkContract):
     def rejected(self) -> list[Any]:
         return ["x" * 100]
 
+    def test_a_server_that_stands_still_is_named_and_awaited(self) -> None:
+        with self.running(write_timeout_secs=1.0) as (feeder, acked, run):
+            self._feed(feeder, ["0"])
+            wait_until("the first", lambda: acked.acked == ["0"])
+            self.server.stop()
+            try:
+                self._feed(feeder, ["1"])
+                wait_until("it to be noticed", lambda: run.errors)
+            finally:
+                self.server.resume()
+            wait_until("the second", lambda: acked.acked == ["0", "1"])
+        shown = f"postgresql://127.0.0.1:{self.server.port}: TimeoutError"
+        assert str(run.errors[0]).startswith(shown)
+        assert set(self.stored()) == {"0", "1"}
+
 
 class TestPostgresqlSinkUpsert(TestPostgresqlSinkCopy):
     columns = "value text PRIMARY KEY CHECK (length(value) < 100)"

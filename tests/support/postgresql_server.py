@@ -88,6 +88,21 @@ class PostgresqlServer(Server):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
+    def stop(self) -> None:
+        """Also those that serve a connection, each of which leads a process group of its own."""
+        super().stop()
+        self._signal_children(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal_children(signal.SIGCONT)
+        super().resume()
+
+    def _signal_children(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        for pid in _children(self._process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
     def restart(self) -> None:
         # The file names a process that was killed.
         (self._data / "postmaster.pid").unlink(missing_ok=True)

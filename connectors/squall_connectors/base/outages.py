@@ -31,6 +31,7 @@ class _Cause:
     hint: str
 
 
+_NO_ANSWER = "No answer came in time: is the server overloaded, or does a firewall drop packets?"
 #: The most specific first: a certificate that is refused also ends the connection.
 _CAUSES = (
     _Cause(
@@ -89,16 +90,24 @@ _CAUSES = (
         "What answers there speaks another protocol: is it the port of another service, or one "
         "that expects TLS?",
     ),
+    _Cause((), ("keep alive timeout",), _NO_ANSWER),  # not "connection is lost", in the same text
     _Cause(
         (ConnectionResetError, BrokenPipeError, EOFError),
-        ("connection closed", "connection is lost", "connection reset", "server disconnected"),
+        (
+            "connection closed",
+            "connection is lost",
+            "connection reset",
+            "server disconnected",
+            "terminating connection",
+            "unexpected eof",
+        ),
         "The server ended the connection. If it always does, the port may be that of another "
         "service, or expect TLS.",
     ),
     _Cause(
         (TimeoutError,),
         ("timed out", "timeout"),
-        "No answer came in time: is the server overloaded, or does a firewall drop packets?",
+        _NO_ANSWER,
     ),
 )
 

@@ -101,6 +101,7 @@ class PostgresqlChangesSpout(AsyncSource):
             raise InvalidTopologyError("PostgresqlChangesSpout: poll_secs must be positive")
         self.outputs = {"default": Stream(["operation", "table", "row", "old", "lsn"])}
         self._dsn, self._slot = dsn, slot
+        self.server_shown = connections.shown_server(dsn)
         # It is a list of identifiers to the server.
         self._publication = '"' + publication.replace('"', '""') + '"'
         self._batch_changes, self._poll_secs = batch_changes, poll_secs

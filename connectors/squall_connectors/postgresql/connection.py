@@ -15,6 +15,9 @@ _OUTAGES = ("08", "53", "57", "58", "40")
 _REFUSALS = ("22", "23", "44", "54", "42804", "P0001")
 
 
+_SHOWN_CHARS = 200
+
+
 def is_outage(error: BaseException) -> bool:
     """Whether the server is away, starting, or asks for a repetition."""
     if not isinstance(error, psycopg.Error):
@@ -35,6 +38,23 @@ def is_refusal(error: BaseException) -> bool:
         return error.sqlstate.startswith(_REFUSALS)
     # Of the client: NUL in a text, a type that it has no form for.
     return isinstance(error, psycopg.DataError | psycopg.ProgrammingError)
+
+
+def shown_server(dsn: str) -> str | None:
+    """The server as errors may show it. None: the environment names it, or `dsn` cannot be read,
+    of which the client complains when it connects."""
+    try:
+        given = psycopg.conninfo.conninfo_to_dict(dsn)
+    except psycopg.Error:
+        return None
+    hosts = str(given.get("host") or given.get("hostaddr") or "").split(",")
+    ports = [port or "5432" for port in str(given.get("port") or "").split(",")]
+    if not hosts[0]:
+        return None
+    if len(ports) == 1:
+        ports *= len(hosts)
+    shown = (f"postgresql://{host}:{port}" for host, port in zip(hosts, ports, strict=False))
+    return ",".join(shown)[:_SHOWN_CHARS]
 
 
 async def connect(dsn: str, *, autocommit: bool = False) -> psycopg.AsyncConnection[Any]:

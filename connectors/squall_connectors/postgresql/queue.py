@@ -57,6 +57,7 @@ class PostgresqlQueueSpout(AsyncSource):
         )
         self.outputs = {"default": Stream(list(columns))}
         self._dsn, self._table, self._columns = dsn, table, list(columns)
+        self.server_shown = connections.shown_server(dsn)
         self._id_column, self._lease_column = id_column, lease_column
         self._lease_secs, self._channel, self._poll_secs = lease_secs, channel, poll_secs
 

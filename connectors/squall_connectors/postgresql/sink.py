@@ -52,6 +52,7 @@ class PostgresqlSink(Sink):
             outage_secs_max=outage_secs_max,
         )
         self._dsn = dsn
+        self.server_shown = connections.shown_server(dsn)
         names = columns_of("PostgresqlSink", fields, columns, key)
         self._fields = list(fields)
         self._target = TargetTable(table, names, key, keep_first=keep_first)

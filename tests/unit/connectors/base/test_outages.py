@@ -45,7 +45,10 @@ def raised(error: BaseException) -> BaseException:
         (Exception("Invalid response size 1213486160 (0..100000000)"), "another protocol"),
         (Exception("KafkaError{code=UNSUPPORTED_VERSION}"), "docs/connectors.md"),
         (ConnectionResetError(104, "Connection reset by peer"), "ended the connection"),
+        (Exception("SSL error: unexpected eof while reading"), "ended the connection"),
+        (Exception("terminating connection due to administrator command"), "ended the connection"),
         (TimeoutError(), "in time"),
+        (ConnectionError("the connection is lost: Keep alive timeout"), "in time"),
     ],
 )
 def test_an_outage_names_the_server_the_error_and_what_to_do(error: Exception, hint: str) -> None:
