@@ -14,7 +14,7 @@ from tests.support.effort import KILL_RECORDS, KILLS
 from tests.support.postgresql_server import PostgresqlServer
 
 from squall import Bolt, InvalidTopologyError
-from squall.testing.connectors import SinkContract
+from squall.testing.connectors import SinkContract, wait_until
 from squall_connectors.sql import SqlSink
 
 INSERT = "INSERT INTO t VALUES (:value) ON CONFLICT DO NOTHING"
@@ -54,6 +54,20 @@ class TestSqlSink(SinkContract):
 
     def rejected(self) -> list[Any]:
         return ["x" * 100]
+
+    def test_a_server_that_stands_still_is_named_and_awaited(self) -> None:
+        with self.running(write_timeout_secs=1.0) as (feeder, acked, run):
+            self._feed(feeder, ["0"])
+            wait_until("the first", lambda: acked.acked == ["0"])
+            self.server.stop()
+            try:
+                self._feed(feeder, ["1"])
+                wait_until("it to be noticed", lambda: run.errors)
+            finally:
+                self.server.resume()
+            wait_until("the second", lambda: acked.acked == ["0", "1"])
+        shown = f"postgresql+psycopg://127.0.0.1:{self.server.port}: TimeoutError"
+        assert str(run.errors[0]).startswith(shown)
 
     def test_parameters_and_fields_must_be_the_same(self) -> None:
         with pytest.raises(InvalidTopologyError, match=r"parameters \['value'\].*\['other'\]"):

@@ -42,6 +42,9 @@ _T = TypeVar("_T")
 
 DEAD_LETTER = "dead_letter"
 _ERROR_REPORT_SECS = 10.0
+# So many calls may hang, and beyond that one more every so often: some never return.
+_HANGING_MAX = 8
+_HANGING_MORE_SECS = 300.0
 
 
 class RecordsRejectedError(Exception):
@@ -342,7 +345,9 @@ class Sink(Bolt):
 
 class ThreadedSink(Sink):
     """A sink whose client blocks. A subclass defines `connect_blocking`, `write_blocking` and
-    `disconnect_blocking`, which run on one thread of the sink's own, one at a time.
+    `disconnect_blocking`, which run on one thread of the sink's own, one at a time. A call that
+    takes too long keeps its thread until it returns, and the sink goes on with another; while
+    eight of them hang, only every five minutes.
 
         class ToService(ThreadedSink):
             def connect_blocking(self):
@@ -355,6 +360,9 @@ class ThreadedSink(Sink):
                 self.client.store([tup["line"] for tup in tuples])
     """
 
+    _hanging: list[concurrent.futures.Future[Any]]  # calls that were given up
+    _more_at: float  # when one more may be made beside too many of them
+
     def connect_blocking(self) -> None:
         """As `connect`."""
 
@@ -366,7 +374,7 @@ class ThreadedSink(Sink):
         raise NotImplementedError(f"{type(self).__name__} does not define write_blocking()")
 
     async def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
-        self._new_thread()
+        self._start_thread()
         await super().prepare(conf, context)
 
     async def connect(self) -> None:
@@ -383,13 +391,26 @@ class ThreadedSink(Sink):
         self._thread.shutdown(wait=False)
 
     async def _on_thread(self, call: Callable[[], _T]) -> _T:
+        self._hanging = [one for one in self._hanging if not one.done()]
+        loop = asyncio.get_running_loop()
+        if len(self._hanging) >= _HANGING_MAX and loop.time() < self._more_at:
+            raise TimeoutError(f"{len(self._hanging)} calls have not returned yet")
+        future = self._thread.submit(call)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+            return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
             # The call hangs, or is about to return: what comes next must not wait behind it.
+            if not future.done():
+                self._hanging.append(future)
+                self._more_at = loop.time() + _HANGING_MORE_SECS
             self._thread.shutdown(wait=False)
             self._new_thread()
             raise
+
+    def _start_thread(self) -> None:
+        self._hanging = []
+        self._more_at = 0.0
+        self._new_thread()
 
     def _new_thread(self) -> None:
         name = f"{type(self).__name__}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy
@@ -56,6 +57,7 @@ class SqlSink(ThreadedSink):
             )
         self._url, self._statement, self._fields = url, statement, list(fields)
         self._create, self._engine_options = create, dict(engine_options or {})
+        self.server_shown = _shown_server(url)
 
     async def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         self._engine: sqlalchemy.Engine | None = None
@@ -69,10 +71,10 @@ class SqlSink(ThreadedSink):
         return isinstance(error, exc.TimeoutError) or super().is_outage(error)
 
     def connect_blocking(self) -> None:
-        self._engine = sqlalchemy.create_engine(
+        self._engine = engine = sqlalchemy.create_engine(
             self._url, **{"pool_size": 1, "max_overflow": 1, **self._engine_options}
         )
-        with self._engine.begin() as connection:
+        with self._transaction(engine) as connection:
             connection.execute(sqlalchemy.text(self._create or "SELECT 1"))
 
     def disconnect_blocking(self) -> None:
@@ -83,5 +85,30 @@ class SqlSink(ThreadedSink):
     def write_blocking(self, tuples: Sequence[Tuple]) -> None:
         assert self._engine is not None
         rows = [{field: tup[field] for field in self._fields} for tup in tuples]
-        with self._engine.begin() as connection:
+        with self._transaction(self._engine) as connection:
             connection.execute(self._text, rows)
+
+    @contextlib.contextmanager
+    def _transaction(self, engine: sqlalchemy.Engine) -> Iterator[sqlalchemy.Connection]:
+        pool = engine.pool
+        try:
+            with engine.begin() as connection:
+                yield connection
+        finally:
+            if self._engine is not engine:
+                # The call was given up, and the engine disposed of, before its connection came back
+                # to the pool.
+                pool.dispose()
+
+
+def _shown_server(url: str) -> str | None:
+    """The server as errors may show it. None: there is none, or SQLAlchemy cannot read `url`, of
+    which it complains when it connects."""
+    try:
+        parsed = sqlalchemy.make_url(url)
+    except (exc.ArgumentError, ValueError):
+        return None
+    if not parsed.host:
+        return None
+    port = "" if parsed.port is None else f":{parsed.port}"
+    return f"{parsed.drivername}://{parsed.host}{port}"

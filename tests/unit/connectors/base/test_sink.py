@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 
 from squall import Tuple
 from squall.testing import BoltTest
-from squall_connectors.base import RecordsRejectedError, Sink
+from squall_connectors.base import RecordsRejectedError, Sink, ThreadedSink
 
 
 class Store(Sink):
@@ -168,6 +170,39 @@ def test_ticks_are_no_records() -> None:
     with BoltTest(store, {"in": ["n"]}, conf) as test:
         test.run_for(5)
     assert store.batches == []
+
+
+async def test_calls_that_hang_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = threading.Event()
+
+    class Hanging(ThreadedSink):
+        def write_blocking(self, tuples: Sequence[Tuple]) -> None:
+            answers.wait(60)
+
+    sink = Hanging()
+    sink._start_thread()
+    before = threading.active_count()
+    try:
+        for _ in range(8):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(sink.write([]), 0.01)
+        for _ in range(3):
+            with pytest.raises(TimeoutError, match="8 calls have not returned"):
+                await sink.write([])
+        assert threading.active_count() <= before + 9
+        monkeypatch.setattr("squall_connectors.base.sink._HANGING_MORE_SECS", 0.0)
+        sink._more_at = 0.0  # much later
+        with pytest.raises(TimeoutError, match=r"^$"):  # it was called
+            await asyncio.wait_for(sink.write([]), 0.01)
+    finally:
+        answers.set()
+    async with asyncio.timeout(60):
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await sink.write([])
+                break
+            await asyncio.sleep(0)
+    sink._thread.shutdown()
 
 
 @pytest.mark.parametrize(
