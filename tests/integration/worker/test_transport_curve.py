@@ -147,6 +147,69 @@ async def test_refusals_are_logged_at_intervals(
     assert "storm.bind.host" in str(one["what_to_do"])
 
 
+def greeting(mechanism: bytes) -> bytes:
+    """Of a client (rfc.zeromq.org/spec/23)."""
+    return b"\xff" + b"\0" * 8 + b"\x7f" + b"\x03\x00" + mechanism.ljust(20, b"\0") + b"\0" * 32
+
+
+@pytest.mark.parametrize(
+    ("said", "came"),
+    [
+        (greeting(b"NULL"), "does not encrypt"),
+        (greeting(b"CURVE") + b"\x04\xc8\x05HELLO\x01\x00" + b"\0" * 192, "another key"),
+        (greeting(b"CURVE") + b"\x04\x06\x05HALLO", "breaks CURVE"),
+    ],
+)
+async def test_the_log_tells_who_was_refused_and_what_it_spoke(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, said: bytes, came: str
+) -> None:
+    reported: list[dict[str, object]] = []
+    monkeypatch.setattr(
+        "squall_worker.transport.zmq.log.warning", lambda event, **keys: reported.append(keys)
+    )
+    reader, writer = await asyncio.open_connection("127.0.0.1", pair.b.port)
+    await reader.read(10)  # it was accepted
+    await asyncio.sleep(0)
+    host, port = writer.get_extra_info("sockname")
+    writer.write(said)
+    await wait_until(lambda: reported)
+    writer.transport.abort()
+    assert reported[0]["peer"] == f"{host}:{port}"
+    assert came in str(reported[0]["came"])
+    await still_works(pair)
+
+
+async def test_the_log_tells_who_may_have_been_refused_while_the_loop_was_busy(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a worker starts, which is when others still look for one that had its port."""
+    reported: list[dict[str, object]] = []
+    monkeypatch.setattr(
+        "squall_worker.transport.zmq.log.warning", lambda event, **keys: reported.append(keys)
+    )
+    with socket.create_connection(("127.0.0.1", pair.b.port), timeout=10) as stranger:
+        host, port = stranger.getsockname()
+        stranger.sendall(greeting(b"NULL"))
+        while stranger.recv(100):  # until it is cut off
+            pass
+    await wait_until(lambda: reported)
+    assert str(reported[0]["peer"]).startswith("one of ")
+    assert f"{host}:{port}" in str(reported[0]["peer"])
+
+
+async def test_the_log_tells_of_one_that_knows_only_the_public_key(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reported: list[dict[str, object]] = []
+    monkeypatch.setattr(
+        "squall_worker.transport.zmq.log.warning", lambda event, **keys: reported.append(keys)
+    )
+    with pushing(pair.b.port, **stranger("knows the public key")):
+        await wait_until(lambda: reported)
+    assert reported[0]["peer"] == "127.0.0.1"  # all that is said of it
+    assert "not its secret one" in str(reported[0]["came"])
+
+
 async def test_a_connection_that_says_nothing_is_no_warning(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,8 +231,7 @@ async def test_a_connection_that_says_nothing_is_no_warning(
 def hello(size: int) -> bytes:
     """The greeting of a CURVE client (rfc.zeromq.org/spec/37), then the head of a command of so
     many bytes."""
-    greeting = b"\xff" + b"\0" * 8 + b"\x7f" + b"\x03\x00" + b"CURVE".ljust(20, b"\0") + b"\0" * 32
-    return greeting + b"\x06" + struct.pack(">Q", size)
+    return greeting(b"CURVE") + b"\x06" + struct.pack(">Q", size)
 
 
 @pytest.mark.parametrize("size", [2_000_000_000, FRAME_BYTES_MAX, 200], ids=str)

@@ -86,7 +86,7 @@ from squall_worker.transport.zmq_table import (
 )
 
 if TYPE_CHECKING:
-    from squall_worker.transport.curve import Guard
+    from squall_worker.transport.curve import Guard, Refusal
     from squall_worker.transport.ring.connections import Incoming, Rings
     from squall_worker.transport.ring.hello import Hello
 
@@ -501,12 +501,10 @@ class ZmqTransport:
             self._warn_at = now + _WARN_SECS
             log.warning("message_dropped", reason=reason, dropped=self.drops)
 
-    def _refused(self, reason: str) -> None:
-        from squall_worker.transport.curve import UNFINISHED  # it is loaded: its guard calls
-
+    def _refused(self, refusal: Refusal) -> None:
         self.drops.refused += 1
         now = self._clock.monotonic()
-        if reason == UNFINISHED:
+        if refusal.came is None:
             if now >= self._say_unfinished_at:
                 self._say_unfinished_at = now + _WARN_SECS
                 log.info(
@@ -516,10 +514,17 @@ class ZmqTransport:
                     "Workers connect again by themselves; a scan of ports ends like this, too.",
                 )
         elif now >= self._warn_refused_at:
+            from squall_worker.transport.curve import lately_closed  # it is loaded: its guard calls
+
             self._warn_refused_at = now + _WARN_SECS
+            peer = refusal.peer
+            if peer is None:  # this loop was busy
+                peer = "one of " + (", ".join(lately_closed(refusal.port)[:5]) or "unknown")
             log.warning(
                 "connection_refused",
-                reason=reason,
+                peer=peer,
+                came=refusal.came,
+                expected="a worker of this topology, with its key",
                 refused=self.drops.refused,
                 what_to_do="If workers of this topology do not find each other, check that all "
                 "supervisors have the same storm.bind.host and run the same release. Otherwise "
