@@ -239,6 +239,9 @@ async def test_deactivation_stops_the_spouts_and_activation_resumes(
     cluster = await open_cluster(zookeeper, words(lines), **{"topology.max.spout.pending": 20})
     async with two_workers(cluster) as (one, two):
         await wait_until(lambda: cluster.acked() > 100, 60, "progress")
+        # The second one has no spout, and works before it has read the status. It says nothing of a
+        # status that lets no spout run if it has read no other.
+        await wait_until(lambda: "spouts_run=True" in two.log, 60, "activation")
         await cluster.set_status(TopologyStatus.INACTIVE)
         await wait_until(lambda: "spouts_run=False" in one.log, 60, "deactivation")
         await wait_until(lambda: "spouts_run=False" in two.log, 60, "deactivation")
