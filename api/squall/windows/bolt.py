@@ -272,17 +272,65 @@ class _Aggregate:
         self.merge = bolt.merge
         self._calls = bolt._squall_calls
         self._stored_type: type | None = None
+        self._stored_values = set(ALWAYS_STORED)  # types of values in totals that grow
 
     def of(self, item: Any) -> Any:
         return self.add(self._init(), item)
 
     def _stored_add(self, total: Any, item: Any) -> Any:
-        """`add`, of whose totals a snapshot can have the first of a type: a look at each would cost
-        what a snapshot costs."""
+        """`add`, of whose totals a snapshot can have the first of a type, and each value by which
+        one grows. A look at all of a total with each tuple would take ever longer."""
+        if type(total) in _GROWING:
+            return self._grown(total, item)
         found = self._add(total, item)
+        if type(found) not in ALWAYS_STORED:
+            self._look(found)
+        return found
+
+    def _look(self, found: Any) -> None:
+        """Raises StateValueError if this is the first total of a type, and cannot be stored."""
         kind = type(found)
-        if kind not in ALWAYS_STORED and kind is not self._stored_type:
+        if kind is not self._stored_type:
             assert self._calls is not None
             self._calls.check_storable(found, "a total")
             self._stored_type = kind
+
+    def _grown(self, total: Any, item: Any) -> Any:
+        """What is put inside one of its values, or in the place of one, only the snapshot sees."""
+        size = len(total)
+        found = self._add(total, item)
+        kind = type(found)
+        if (
+            kind is self._stored_type
+            and kind in _GROWING
+            and (
+                len(found) <= size or (kind is not dict and type(found[-1]) in self._stored_values)
+            )
+        ):
+            return found
+        try:
+            self._look(found)
+            if kind in _GROWING and len(found) > size:
+                assert self._calls is not None
+                newest = next(reversed(found.items())) if kind is dict else found[-1]
+                self._calls.check_storable(newest, "a total")
+                if type(newest) not in _HOLDING:
+                    self._stored_values.add(type(newest))
+        except Exception:
+            if found is total:
+                _shorten(total, size)
+            raise
         return found
+
+
+_GROWING = frozenset({list, tuple, dict})
+_HOLDING = _GROWING | {set, frozenset}  # such a value says nothing about the next of its type
+
+
+def _shorten(total: list[Any] | dict[Any, Any], size: int) -> None:
+    """Take away what came last."""
+    if isinstance(total, list):
+        del total[size:]
+    else:
+        while len(total) > size:
+            total.popitem()

@@ -242,7 +242,47 @@ class Sums(AggregateBolt):
             self.emit([value])
 
 
-@pytest.mark.parametrize(("kind", "what"), [(Kept, "a tuple"), (Sums, "a total")])
+class Lists(AggregateBolt):
+    """The total is changed in place, also by the value that is refused then."""
+
+    outputs = ["value"]
+    windows = tumbling(count=len(GOOD))
+
+    def init(self) -> Any:
+        return []
+
+    def add(self, total: Any, tup: Tuple) -> Any:
+        total.append(tup["value"])
+        return total
+
+    def merge(self, first: Any, second: Any) -> Any:
+        return first + second
+
+    def result(self, total: Any, window: Any) -> None:
+        for value in total:
+            self.emit([value])
+
+
+class Tables(Lists):
+    def init(self) -> Any:
+        return {}
+
+    def add(self, total: Any, tup: Tuple) -> Any:
+        total[tup["number"]] = [tup["value"]]
+        return total
+
+    def merge(self, first: Any, second: Any) -> Any:
+        return first | second
+
+    def result(self, total: Any, window: Any) -> None:
+        for (value,) in total.values():
+            self.emit([value])
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [(Kept, "a tuple"), (Sums, "a total"), (Lists, "a total"), (Tables, "a total")],
+)
 def test_what_windows_could_not_store_is_their_dead_letter(
     tmp_path: Path, kind: type[Bolt], what: str
 ) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from squall import AggregateBolt, TopologyBuilder, TupleWindow, WindowedBolt
 from squall.testing import BoltTest, Emitted, FeederSpout, TopologyTest
 from squall.windows import EventTime, Windows, session, sliding, tumbling
+from squall.windows.bolt import _Aggregate
 from squall_common.errors import InvalidTopologyError, SquallError
 from squall_common.topology.plan import PlanStep
 
@@ -813,3 +816,78 @@ def test_a_total_that_cannot_be_merged_fails_the_window_of_its_key_only() -> Non
         assert [str(one.error) for one in test.test.errors] == ["too much"]
         assert sorted(test.test.failed("s")) == [("a", 1), ("a", 5)]
         assert held(test) == 0
+
+
+class Looks:
+    """Calls that refuse whatever has the text "bad" in it."""
+
+    def check_storable(self, what: Any, called: str) -> None:
+        if "bad" in repr(what):
+            raise SquallError(f"{called} cannot be stored")
+
+
+def contents_of(add: Callable[[Any, Any], Any]) -> Any:
+    """How totals are added to with checkpoints."""
+    bolt = AggregateBolt()
+    bolt.__dict__.update(init=lambda: None, add=add, merge=None, _squall_calls=Looks())
+    return _Aggregate(bolt)
+
+
+def appended(total: list[Any], item: Any) -> list[Any]:
+    total.append(item)
+    return total
+
+
+def put(total: dict[Any, Any], item: Any) -> dict[Any, Any]:
+    total[item] = [item]
+    return total
+
+
+@pytest.mark.parametrize(
+    ("total", "add"),
+    [
+        ([1], appended),
+        ([], appended),
+        ([[1]], lambda total, item: appended(total, [item])),
+        ((1,), lambda total, item: (*total, item)),
+        ({1: [1]}, put),
+    ],
+)
+def test_a_value_that_a_total_grows_by_is_looked_at(
+    total: Any, add: Callable[[Any, Any], Any]
+) -> None:
+    """Also the first one after a restart, and as often as values of its type come."""
+    contents = contents_of(add)
+    bad = "bad" if isinstance(total, dict) else {"bad"}  # of a type of which others may be stored
+    before = copy.deepcopy(total)
+    with pytest.raises(SquallError, match="a total cannot be stored"):
+        contents.add(total, bad)
+    assert total == before
+    total = contents.add(total, 2)
+    total = contents.add(total, 3)
+    before = copy.deepcopy(total)
+    for _ in range(2):
+        with pytest.raises(SquallError):
+            contents.add(total, bad)
+        assert total == before
+
+
+def test_a_total_that_does_not_grow_is_left_as_add_has_made_it() -> None:
+    """What it has replaced is not known any more."""
+
+    def latest(total: list[Any], item: Any) -> list[Any]:
+        total[:] = [*total, item][-2:]
+        return total
+
+    contents, total = contents_of(latest), [1]
+    for item in (2, 3, {"bad"}):
+        total = contents.add(total, item)
+    assert total == [3, {"bad"}]
+
+
+def test_a_total_may_become_one_of_another_type() -> None:
+    contents = contents_of(lambda total, item: total + item if item else list(total))
+    assert contents.add((1,), (2,)) == (1, 2)
+    assert contents.add((1, 2), ()) == [1, 2]
+    one_number = contents_of(lambda total, item: item)
+    assert [one_number.add([1], item) for item in (5, 2.5, Decimal(1))] == [5, 2.5, Decimal(1)]
