@@ -40,6 +40,12 @@ DEAD_LETTER_FIELDS = (
 # and `source` are the tuple's.
 BOLT_DEAD_LETTER_FIELDS = (*DEAD_LETTER_FIELDS, "source")
 
+# How far event time has come in the tasks of a component: see `squall.windows.marks`. `stream` is
+# the stream that this is about ("": all), `lag_ms` what is subtracted in `at_ms` already.
+MARK_STREAM = "__mark"
+MARK_FIELDS = ("stream", "at_ms", "lag_ms", "state")
+MARK_ENDED = "ended"
+
 EVENTLOGGER_COMPONENT = "__eventlogger"
 EVENTLOGGER_STREAM = "__eventlog"
 

@@ -39,7 +39,7 @@ from squall_common.component.metrics.registered import AssignableMetric
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.clock import Clock
 from squall_common.errors import SquallError
-from squall_common.names import is_system_id
+from squall_common.names import MARK_STREAM, is_system_id
 from squall_common.state.keyed import KeyedState
 from squall_common.telemetry.live_state import Answer, Question
 from squall_common.topology.model import Executor, Topology
@@ -230,7 +230,8 @@ class EmbeddedEngine(Engine):
 
     def emitted_tuples(self) -> int:
         """How many tuples the spouts and bolts have emitted so far."""
-        return sum(out.emitted_total() for one in self.built for out in one.task.outputs)
+        outputs = (output for one in self.built for output in one.task.outputs)
+        return sum(out.emitted_total() for out in outputs if out.source.stream != MARK_STREAM)
 
     def totals(self) -> dict[str, dict[str, int]]:
         """All-time counts by component: emitted, transferred, acked and failed, and for bolts also

@@ -74,6 +74,7 @@ from squall_engine.core.sections import (
 from squall_engine.core.stats import Totals
 from squall_engine.core.values import Source
 from squall_engine.dataflow.flow import Flow
+from squall_engine.dataflow.marks import MarkOut, marks_of
 from squall_engine.dataflow.outgoing import TupleBuffer
 from squall_engine.dataflow.remote import Exchange
 from squall_engine.engine_life import EngineEvent, EngineLife, EngineState, TurnReason
@@ -162,12 +163,16 @@ class Engine:
         self.after_turn = self.fatal = None
         prepared, conf = settings.prepared, settings.conf
         topology, topology_id = prepared.topology, settings.topology_id
-        self.plan = Plan(
-            topology, prepared.task_to_component, settings.executors, near=settings.near
-        )
         self.conf = conf
         self.options = EngineOptions(topology, conf)
         options = self.options.topology
+        self.plan = Plan(
+            topology,
+            prepared.task_to_component,
+            settings.executors,
+            near=settings.near,
+            marks=marks_of(topology, self.options) if settings.marks else {},
+        )
         self.callbacks = callbacks
         clock = clock or SystemClock()
         self.now = clock.monotonic
@@ -611,7 +616,11 @@ class Engine:
         elif self.plan.task_to_component[task_id] == ACKER_COMPONENT:
             self._coordinator.add_to(totals, task_id)
 
-    # ---- called by tasks ----
+    # ---- called by tasks, and while they are made ----
+
+    def mark_out(self, bolt: BoltTask) -> MarkOut:
+        """Where the marks of event time of a task go."""
+        return MarkOut(self._flow, bolt)
 
     def reject(self, component: str, task: int, error: Exception, roots: Collection[int]) -> None:
         """React to tuples that cannot be delivered: report the error, count it and fail the

@@ -3,20 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
 from squall_common.errors import SquallError
-from squall_common.names import ACKER_COMPONENT, DEFAULT_STREAM, is_system_id
+from squall_common.names import (
+    ACKER_COMPONENT,
+    DEFAULT_STREAM,
+    MARK_FIELDS,
+    MARK_STREAM,
+    is_system_id,
+)
 from squall_common.topology.model import (
     Component,
     ComponentKind,
     Executor,
     GlobalStreamId,
     Grouping,
+    GroupingKind,
+    StreamInfo,
     Topology,
 )
 from squall_engine.core import ACKER_INDEX_MASK
 from squall_engine.loading import check_runnable
 from squall_engine.order import consumers, downstream, run_order
+
+_TO_ALL = Grouping(GroupingKind.ALL)
+
+
+def _with_mark_streams(topology: Topology, marks: Mapping[str, Sequence[str]]) -> Topology:
+    """The topology, in which components whose marks others get declare a stream of them."""
+    senders = {source for sources in marks.values() for source in sources}
+    if not senders:
+        return topology
+    stream = {MARK_STREAM: StreamInfo(MARK_FIELDS)}
+    components = {
+        name: replace(one, streams={**one.streams, **stream}) if name in senders else one
+        for name, one in topology.components.items()
+    }
+    return replace(topology, components=components)
 
 
 class Plan:
@@ -30,10 +55,13 @@ class Plan:
         executors: Sequence[Executor],
         *,
         near: frozenset[int] = frozenset(),
+        marks: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:
         """`near` are tasks elsewhere that local-or-shuffle groupings treat like those of this
-        worker. Raises SquallError for a worker that cannot run."""
-        self.topology = topology
+        worker. `marks` has the components whose marks of event time a component gets. Raises
+        SquallError for a worker that cannot run."""
+        self.marks = marks
+        self.topology = _with_mark_streams(topology, marks)
         self.task_to_component = dict(task_to_component)
         self.executors = tuple(sorted(executors))
         self.tasks_of: dict[str, list[int]] = {}
@@ -74,6 +102,10 @@ class Plan:
             if not is_system_id(component_id):
                 for stream, grouping in component.inputs.items():
                     self._inputs.setdefault(stream, []).append((component, grouping))
+                # Not among its inputs: they are in no key, and in nobody's list of streams.
+                for source_id in marks.get(component_id, ()):
+                    stream = GlobalStreamId(source_id, MARK_STREAM)
+                    self._inputs.setdefault(stream, []).append((component, _TO_ALL))
 
     def component_of(self, task: int) -> Component:
         return self.topology.components[self.task_to_component[task]]

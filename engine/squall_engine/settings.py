@@ -40,6 +40,7 @@ class EngineSettings:
     epochs: EpochSettings | None = None  # with topology.checkpoint.interval.secs
     credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
     identity_tokens: HeldTokens = field(default_factory=HeldTokens)  # for foreign parties
+    marks: bool = True  # of event time; False: whoever drives the windows knows how far it is
     tracer_provider: TracerProvider | None = None  # OpenTelemetry's; None: no tuple is traced
 
     @cached_property

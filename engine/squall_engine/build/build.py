@@ -18,7 +18,7 @@ from squall_common.component.hooks import TaskHook
 from squall_common.config.load import component_conf
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import SquallError, describe
-from squall_common.names import DEAD_LETTER_STREAM, is_system_id
+from squall_common.names import DEAD_LETTER_STREAM, MARK_STREAM, is_system_id
 from squall_common.topology.arguments import instantiate
 from squall_common.topology.model import Component, GlobalStreamId, Grouping
 from squall_engine.build.kinds import KindHost, NewTask, make_bolt, make_spout, rebind
@@ -184,7 +184,7 @@ def _outputs(
 ) -> dict[str, Output]:
     outputs = {}
     for stream, info in component.streams.items():
-        if is_system_id(stream) and stream != DEAD_LETTER_STREAM:
+        if is_system_id(stream) and stream not in (DEAD_LETTER_STREAM, MARK_STREAM):
             continue
         source = Source(component.id, task, stream, info.fields)
         output = Output(source, direct=info.direct)

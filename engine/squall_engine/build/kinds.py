@@ -16,6 +16,7 @@ from squall_common.component.component import Spout
 from squall_common.component.context import TopologyContext
 from squall_common.component.methods import acks_in_batches, defines
 from squall_common.config.options.typed import TopologyOptions
+from squall_common.names import MARK_STREAM
 from squall_engine.acking.dead_letters import DeadLetters, FailureRecorder
 from squall_engine.acking.suspects import Suspects
 from squall_engine.core import (
@@ -30,6 +31,7 @@ from squall_engine.core import (
 )
 from squall_engine.core.codec import ValueCodec
 from squall_engine.core.invocation import InvocationMode
+from squall_engine.dataflow.marks import MarkOut, can_take_marks, without_marks
 from squall_engine.hooks.collectors import (
     HookedBoltCollector,
     HookedColumnCollector,
@@ -88,6 +90,10 @@ class KindHost(Host, Protocol):
     suspects: Suspects | None
     tracing: TreeTracing | None
     epochs: EpochDriver | None
+
+    def mark_out(self, bolt: BoltTask) -> MarkOut:
+        """Where the marks of a task go."""
+        ...
 
     @property
     def make_codec(self) -> Callable[[], ValueCodec]: ...
@@ -294,6 +300,20 @@ def make_bolt(new: NewTask) -> BoltTask:
         new.host.tracing.of_component(new.parts, new.user, new.mode)
     kind, wire = _kind_of_bolt(new)
     bolt = kind(new.parts)
+    if new.parts.component in new.host.plan.marks:
+        if not can_take_marks(new.user, new.mode):
+            raise ComponentStartError(
+                new.parts.component,
+                new.parts.task,
+                f"component {new.parts.component!r}: it sets topology.bolts.watermark.from, and is "
+                "neither a windowed bolt nor one of the streams API",
+                hint="leave it out: the streams API sets it",
+            )
+        # Before it is bound, which makes the shell of windows.
+        marks = tuple(new.host.plan.marks[new.parts.component])
+        object.__setattr__(new.user, "_squall_marks_from", marks)
+    if new.host.plan.consumers_of(new.parts.component, MARK_STREAM):
+        object.__setattr__(new.user, "_squall_marks", new.host.mark_out(bolt))
     if new.stored is not None:
         _store(new, new.stored, bolt)
     if new.host.tracing is not None and isinstance(bolt, ColumnBolt):
@@ -335,6 +355,7 @@ def _wire_sync(new: NewTask, bolt: SyncBolt) -> None:
     hold: _Hold | None = None
     if host.epochs is not None:
         execute, hold = _atomic(new, host.epochs, execute)
+    execute = _without_marks(new, execute)
     bolt.calls = BoltCalls(
         new.emitter,
         new.ledger,
@@ -366,6 +387,7 @@ def _wire_columns(new: NewTask, bolt: ColumnBolt) -> None:
     if host.epochs is not None:
         atomic = _made_atomic(new, host.epochs, execute)
         execute, hold, on_changed_row = atomic.execute, atomic.collector, atomic.on_changed_row
+    execute = _without_marks(new, execute)
     bolt.calls = ColumnCalls(
         new.emitter,
         new.ledger,
@@ -397,6 +419,7 @@ def _wire_batch(new: NewTask, bolt: BatchBolt) -> None:
         # It makes its shell when it is bound.
         object.__setattr__(new.user, "_squall_in_slices", bolt.in_slices)
     _bind_whole(new, bolt, recorder, bolt.calls.ack_rest)
+    bolt.execute = _without_marks(new, bolt.execute)
 
 
 def _bind_whole(
@@ -429,6 +452,7 @@ def _wire_async(new: NewTask, bolt: AsyncBolt) -> None:
     anchors = _current(new, CURRENT.get)
     bolt.calls = _careful_calls(new, bolt, recorder, anchors, own=bolt.on_settled)
     _bind_whole(new, bolt, recorder)
+    bolt.execute = _without_marks(new, bolt.execute)
 
 
 def _wire_async_batch(new: NewTask, bolt: AsyncBatchBolt) -> None:
@@ -459,6 +483,14 @@ def _wire_on_thread(new: NewTask, bolt: ThreadBolt, anchors: Anchors) -> None:
         new.bind(hold(locked))
     else:
         new.bind(locked, locked.locked(bolt.calls.ack_rest))
+    bolt.execute = _without_marks(new, bolt.execute)
+
+
+def _without_marks(new: NewTask, execute: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The same, for a bolt that gets marks of event time as such."""
+    if new.parts.component not in new.host.plan.marks:
+        return execute
+    return without_marks(new.mode, execute, new.user)
 
 
 def _atomic(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from squall_common.daemon.logs import get_logger
+from squall_common.names import MARK_STREAM
 from squall_engine.core import Tuple
 from squall_engine.core.codec import (
     CodecError,
@@ -57,14 +58,15 @@ class Observer:
 
 
 class ObservingInspector(Inspector):
-    """Notifies an observer of every emit."""
+    """Notifies an observer of every emit, but not of marks of event time."""
 
     def __init__(self, observer: Observer, inner: Inspector | None = None) -> None:
         self._observer = observer
         self._inner = inner
 
     def inspect(self, source: Source, values: Sequence[Any]) -> Sequence[Any]:
-        self._observer.emitted(source, values)
+        if source.stream != MARK_STREAM:
+            self._observer.emitted(source, values)
         return values if self._inner is None else self._inner.inspect(source, values)
 
 

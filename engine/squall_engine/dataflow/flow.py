@@ -19,8 +19,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain, groupby
+from typing import Any
 
 from squall_common.config.options.typed import TopologyOptions
+from squall_common.names import MARK_STREAM
 from squall_common.topology.model import WorkerSlot
 from squall_engine.backpressure.blocked_tasks import BlockedTasks
 from squall_engine.backpressure.credit import (
@@ -37,6 +39,7 @@ from squall_engine.backpressure.turn_size import TurnSize
 from squall_engine.backpressure.wait_times import WaitTimes
 from squall_engine.core import Batch, Edge, Ledger, TurnState
 from squall_engine.core.sections import addressee
+from squall_engine.dataflow.marks import END
 from squall_engine.dataflow.outgoing import OutgoingEdge, OutputGroup, TupleBuffer, output_groups
 from squall_engine.dataflow.remote import SECTION_BYTES_MAX, Exchange
 from squall_engine.dataflow.traced_edge import TracedEdge
@@ -112,6 +115,8 @@ class Flow:
         self._throttling: dict[BoltTask, None] = {}  # above the soft mark
         self._congested: frozenset[str] = frozenset()
         self._congested_is_stale = False
+        # Spouts whose marks others get, and whether they were told that the source has ended.
+        self._ending: dict[SpoutTask, bool] = {}
         self.dropped: Counter[str] = Counter()  # tuples of system streams, by stream
         self.load_reported = False  # it was reported to a worker that an inbox here is not empty
 
@@ -146,6 +151,10 @@ class Flow:
             if isinstance(task, ThreadSpout | ThreadBolt):
                 assert one.ledger is not None
                 self._threaded.append((task, one.ledger))
+            has_end = isinstance(task, SpoutTask) and task.source_end is not None
+            if has_end and self._plan.consumers_of(task.component, MARK_STREAM):
+                assert isinstance(task, SpoutTask)
+                self._ending[task] = False
         of = self._group_of.__getitem__
         self._spouts_by_group = [(group, list(some)) for group, some in groupby(self.spouts, of)]
         self._bolts_by_group = [(group, list(some)) for group, some in groupby(self.bolts, of)]
@@ -290,16 +299,45 @@ class Flow:
         """Whether a task has nothing in hand, and all that it has emitted has left its edges."""
         group = self._group_of[task]
         with group.lock:
-            if task.busy:
-                return False
+            return not task.busy and self._have_left(group)
+
+    def has_sent(self, task: Task) -> bool:
+        """Whether all that a task has emitted has left its edges."""
+        group = self._group_of[task]
+        with group.lock:
+            return self._have_left(group)
+
+    def _have_left(self, group: OutputGroup) -> bool:
+        """Whether the edges of an output group are empty, once they are flushed."""
+        self.flush(group)
+        # (The outbox does not know of edges that wait for credit.)
+        rests = any(
+            outgoing.rest is not None or len(outgoing.edge)
+            for outgoing in group.outgoing_edges
+            if not outgoing.droppable
+        )
+        return group.outbox.is_empty and not rests
+
+    def emit_mark(self, task: SpoutTask | BoltTask, mark: Sequence[Any]) -> None:
+        """Emit a mark of event time, in no tree."""
+        group = self._group_of[task]
+        with group.lock:
+            if isinstance(task, SpoutTask):
+                task.calls.emit(mark, None, MARK_STREAM)
+            else:
+                task.calls.emit(mark, (), MARK_STREAM)
             self.flush(group)
-            # (The outbox does not know of edges that wait for credit.)
-            rests = any(
-                outgoing.rest is not None or len(outgoing.edge)
-                for outgoing in group.outgoing_edges
-                if not outgoing.droppable
-            )
-            return group.outbox.is_empty and not rests
+
+    def _say_ends(self) -> None:
+        """Tell the consumers of spouts whose sources have ended that nothing more will come."""
+        for spout, is_said in self._ending.items():
+            if spout.has_ended == is_said:
+                continue
+            if is_said:
+                self._ending[spout] = False  # it goes on, as its next tuple says
+            elif self.has_sent(spout):
+                self._ending[spout] = True
+                self.emit_mark(spout, END)
 
     def flush(self, group: OutputGroup) -> bool:
         """Move the tuples that wait in the edges of an output group to their targets. True when
@@ -563,6 +601,8 @@ class Flow:
                         worked = True
             if waiting:
                 self.flush(group)
+        if self._ending:
+            self._say_ends()
         return worked
 
     def bolts_ran(self, secs: float) -> None:

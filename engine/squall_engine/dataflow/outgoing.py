@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from squall_common.names import is_system_id
+from squall_common.names import MARK_STREAM, is_system_id
 from squall_common.topology.model import WorkerSlot
 from squall_engine.backpressure.credit import Allowance
 from squall_engine.core import Batch, Edge, Outbox
@@ -42,7 +42,7 @@ class OutgoingEdge:
         self.target = target  # None: on another worker
         self.inner = inner  # within a cycle
         # Metrics and logged events never wait: without room they are dropped, and counted.
-        self.droppable = is_system_id(self.stream)
+        self.droppable = is_system_id(self.stream) and self.stream != MARK_STREAM
         self.slot: WorkerSlot | None = None
         self.outbound: Outbound | None = None  # of the slot
         self.allowance: Allowance | None = None  # None: on this worker, or the worker is unknown

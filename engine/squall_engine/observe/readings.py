@@ -16,6 +16,7 @@ from typing import Any
 
 from squall_common.cluster.values import ExecutorStats, SpoutStats
 from squall_common.history.histogram import merge, pack, unpack
+from squall_common.names import MARK_STREAM
 from squall_common.topology.model import Executor
 from squall_engine.core.stats import ALL_TIME, Key, Totals, Windows, add_output, executor_stats
 from squall_engine.observe.latencies import LatencyWindows, Packed, by_place, packed_sum
@@ -39,11 +40,16 @@ SENT = "sent_bytes"
 
 
 def add_totals(task: Task, totals: Totals) -> None:
-    """Add what a task has counted, up to now."""
+    """Add what a task has counted, up to now. Marks of event time are nobody's tuples."""
     with task.lock:
         task.counts.add_to(totals)
+        if getattr(task.user, "_squall_marks_from", ()):
+            inputs = ((one, one[1]) for one in totals if isinstance(one[1], tuple))
+            for one in [one for one, (_, stream) in inputs if stream == MARK_STREAM]:
+                del totals[one]
         for output in task.outputs:
-            add_output(totals, output)
+            if output.source.stream != MARK_STREAM:
+                add_output(totals, output)
 
 
 class Gains:

@@ -64,8 +64,8 @@ class BoltTask(Task):
         # Above `inbox.soft` local tuples the spouts that feed it wait, above `hard` all tasks that
         # feed it; a cycle that it is on may fill it up to `hard_max`.
         self.hard = self.hard_max = 1
-        # What a timer's call has left for the turns that follow. Until it is done, nothing is taken
-        # from the inbox.
+        # What the call of a timer, or a mark, has left for the turns that follow. Until it is done,
+        # nothing is taken from the inbox.
         self.rest: Rest | None = None
         self._tuple_bytes = 0.0
         self._marks = (1, 1, 1)
@@ -177,6 +177,8 @@ class SlicedBolt(BoltTask):
             granted -= taken
             if left <= 0 or (end >= deadline and granted <= 0):
                 break
+            if self.rest is not None:
+                break  # a mark of event time has ended windows: their results come first
             if self.pause is not None and self.pause():
                 break
         return worked

@@ -233,6 +233,7 @@ class TaskRunner:
             near=near_tasks(plan, self.task),
             seed=zlib.crc32(f"{plan.name}/{self.component}/{self.task}".encode()),
             code_dir=self._code_dir,
+            marks=False,
         )
         callbacks = EngineCallbacks(
             on_reported=self._on_reported,

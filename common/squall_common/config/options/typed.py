@@ -465,6 +465,7 @@ class TopologyOptions(Options, frozen=True, kw_only=True):
     topology_bolts_tuple_timestamp_max_lag_ms: int = 0  # milliseconds
     topology_bolts_watermark_event_interval_ms: int = 1000  # milliseconds
     topology_bolts_watermark_idle_timeout_ms: int | None = None  # milliseconds
+    topology_bolts_watermark_from: tuple[str, ...] | None = None
     topology_bolts_window_allowed_lateness_ms: int = 0  # milliseconds
     topology_bolts_late_tuple_stream: str | None = None
     topology_bolts_message_id_field_name: str | None = None

@@ -20,8 +20,7 @@ def _option(key: str, kind: Kind, default: object, sentence: str, **more: object
         kind,
         default,
         sentence,
-        scope=TOPOLOGY | COMPONENT,
-        **{"readers": WORKER, **more},  # type: ignore[arg-type]
+        **{"readers": WORKER, "scope": TOPOLOGY | COMPONENT, **more},  # type: ignore[arg-type]
     )
 
 
@@ -104,6 +103,15 @@ OPTIONS = (
         "in milliseconds; null: it does.",
         storm=OURS,
         **_MILLIS,
+    ),
+    _option(
+        "topology.bolts.watermark.from",
+        list_of(TEXT),
+        None,
+        "Components whose tasks say how far event time has come in them, in place of the "
+        "timestamps of their tuples; null: none. The streams API sets it.",
+        storm=OURS,
+        scope=COMPONENT,
     ),
     _option(
         "topology.bolts.window.allowed.lateness.ms",
