@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from squall.streams.functions import Spec, callable_of
-from squall.streams.steps import Flow, Program, check_many, explained
+from squall.streams.marking import MarkedBolt, Origin
+from squall.streams.steps import Fail, Flow, Program, applied, check_many, explained
 from squall.streams.values import (
     Layout,
     check_total,
@@ -59,10 +60,11 @@ class Inputs:
         return value, None if timed is None else times_of(timed, lists)[0]
 
 
-class StepsBolt(Bolt):
+class StepsBolt(MarkedBolt, Bolt):
     """Narrow steps, fused into one task.
 
-    `outputs` are [step, stream, layout, timed, fields]."""
+    `outputs` are [step, stream, layout, timed, fields]; `marked` are [stream, the step that calls
+    event_time, or `FROM_INPUT`] of those of which others get marks."""
 
     stateless = True
     component_conf = NO_TICKS
@@ -72,9 +74,11 @@ class StepsBolt(Bolt):
         inputs: Sequence[Sequence[Any]],
         steps: Sequence[Sequence[Any]],
         outputs: Sequence[Sequence[Any]],
+        marked: Sequence[Sequence[Any]] = (),
     ) -> None:
         self._inputs_given = inputs
         self._steps_given = steps
+        self._marked_given = marked
         self._emits = [
             (step, stream, Layout(layout), timed) for step, stream, layout, timed, _ in outputs
         ]
@@ -86,6 +90,13 @@ class StepsBolt(Bolt):
     def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         self._inputs = Inputs(self._inputs_given)
         self._program = Program(self._steps_given, context.serialization)
+        streams: dict[str, int] = dict(map(tuple, self._marked_given))
+        self._origins: dict[int, Origin] = {}
+        if self._squall_marks is not None:
+            self._origins = {
+                step: _origin_of(self._steps_given[step]) for step in streams.values() if step >= 0
+            }
+        self._begin_marks(context, streams, self._origins)
 
     def execute_columns(self, columns: Columns) -> None:
         bad: dict[int, BaseException] = {}
@@ -94,6 +105,7 @@ class StepsBolt(Bolt):
         except Exception:
             flow = self._one_by_one(columns, bad)
         flows = self._program.run(flow, bad.setdefault)
+        parts = {step: self._parts(step, flows[step], bad.setdefault) for step in self._origins}
         if bad:
             if columns.rows == 1:
                 # With checkpoints each row that fails ends up alone: why it failed is the reason of
@@ -105,12 +117,23 @@ class StepsBolt(Bolt):
             for row, error in bad.items():
                 columns.fail(row)
                 self.report_error(error)
+            parts = {step: self._parts(step, flows[step], bad.setdefault) for step in self._origins}
+        if self._marking is not None:
+            for step, found in parts.items():
+                self._marking.seen(step, columns.source_task, flows[step].times or (), found)
         for step, stream, layout, timed in self._emits:
             flow = flows[step]
             if flow.values:
                 self.emit_columns(
                     _columns_of(flow, layout, timed), origins=flow.origins, stream=stream
                 )
+
+    def _parts(self, step: int, flow: Flow, fail: Fail) -> list[Any] | None:
+        """Which part of the source each value is of. A value of which that cannot be told fails."""
+        part_of = self._origins[step].part_of
+        if part_of is None:
+            return None
+        return applied(part_of, f"parts of {self._steps_given[step][3]}", flow, fail)[0]
 
     def _one_by_one(self, columns: Columns, bad: dict[int, BaseException]) -> Flow:
         """The values of a batch in which one cannot be made. (Only rows are made of fields, and
@@ -126,6 +149,20 @@ class StepsBolt(Bolt):
                 made = dict(zip(columns.fields, (column[row] for column in lists), strict=True))
                 bad[row] = explained(error, f"the source {columns.source_component!r}", made)
         return Flow(values, rows)
+
+
+def _origin_of(step: Sequence[Any]) -> Origin:
+    """Of an encoded step that calls event_time."""
+    lag_ms, idle_ms, interval_ms, parts = step[4]
+    function = None if parts is None else callable_of(parts)
+
+    def part_of(value: Any) -> Any:
+        assert function is not None
+        part = function(value)
+        hash(part)
+        return part
+
+    return Origin(lag_ms, idle_ms, interval_ms, None if function is None else part_of)
 
 
 class _Row:
@@ -159,7 +196,7 @@ def _columns_of(flow: Flow, layout: Layout, timed: bool) -> list[list[Any]]:
     return columns
 
 
-class AsyncMapBolt(Bolt):
+class AsyncMapBolt(MarkedBolt, Bolt):
     """Awaits an async function of each value."""
 
     stateless = True
@@ -177,6 +214,7 @@ class AsyncMapBolt(Bolt):
     def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         self._inputs = Inputs(self._inputs_given)
         self._function = callable_of(self._function_given)
+        self._begin_marks(context)
 
     async def execute(self, tup: Tuple) -> None:
         value, at = self._inputs.value_of(tup)
@@ -221,7 +259,7 @@ class KeyState(Generic[S]):
         self._state.delete(self._key)
 
 
-class _KeyedBolt(StatefulBolt):
+class _KeyedBolt(MarkedBolt, StatefulBolt):
     """A bolt with a state for each key: its input is grouped by the field `key`."""
 
     component_conf = NO_TICKS
@@ -237,6 +275,7 @@ class _KeyedBolt(StatefulBolt):
         self._functions: list[Callable[..., Any] | None] = [
             None if one is None else callable_of(one) for one in self._given
         ]
+        self._begin_marks(context)
 
     def _squall_explain(self, error: Exception, tup: Tuple) -> None:
         """Note where it failed, in an error that came once `execute` had returned."""

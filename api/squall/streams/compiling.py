@@ -14,9 +14,10 @@ from squall.streams.bolts import (
     StepsBolt,
     TimedCountBolt,
 )
+from squall.streams.marked import marks_conf
 from squall.streams.nodes import AsyncNode, KeyedNode, SinkNode, SourceNode, WindowNode
 from squall.streams.plan import steps_of
-from squall.streams.planning import Task
+from squall.streams.tasks import Task
 from squall.streams.windowing import (
     ApplyBolt,
     JoinBolt,
@@ -35,7 +36,8 @@ def add_tasks(tasks: Sequence[Task], builder: TopologyBuilder, parallelism: int)
     """Add a component for each task. Those without a parallelism get this one."""
     for task in tasks:
         named = task.named
-        sizes: dict[str, Any] = {"tasks": named.tasks, "conf": named.conf}
+        conf = {**marks_conf(task), **named.conf}
+        sizes: dict[str, Any] = {"tasks": named.tasks, "conf": conf}
         if task.is_spout:
             assert isinstance(task.node, SourceNode)
             spout = cast(Spout, task.node.component)
@@ -70,6 +72,7 @@ def _bolt_of(task: Task) -> Any:
             [output.encoded_input() for output, _ in task.inputs],
             [step.encoded() for step in task.program],
             [output.encoded_output() for output in task.outputs],
+            *([task.marked] if task.marked else []),
         )
     if isinstance(node, SourceNode | SinkNode):
         return node.component

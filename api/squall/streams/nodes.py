@@ -10,11 +10,11 @@ from typing import Any
 
 from squall.streams.functions import Spec
 from squall.streams.values import Layout
+from squall.windows.shell import RESULTS_LAG_MS
 from squall.windows.spec import EventTime, Windows
 from squall_common.component.component import Bolt, ShellBolt, ShellSpout, Spout
 
-RESULTS_LAG_SECS = 0.001
-"""The least lag of windows over results of windows."""
+RESULTS_LAG_SECS = RESULTS_LAG_MS / 1000
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -75,6 +75,7 @@ class StepNode(Node):
     function: Spec = None
     extra: Any = None
     time: EventTime | None = None  # of the operation "event_time"
+    parts: Spec = None  # of the same
     is_output: bool = False  # its values are the stream "default" of its task
 
     @property

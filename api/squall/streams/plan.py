@@ -17,7 +17,7 @@ from squall.streams.nodes import (
     StepNode,
     WindowNode,
 )
-from squall.streams.planning import Output, Task
+from squall.streams.tasks import Output, Task
 from squall.windows.spec import WindowPlan, options_of
 from squall.windows.words import words_of
 from squall_common.component.component import ShellBolt, ShellSpout

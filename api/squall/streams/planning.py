@@ -9,10 +9,10 @@ steps have different names. Pure: nothing here makes a bolt.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
-from squall.streams.functions import Spec
+from squall.streams.marked import find_marks
 from squall.streams.nodes import (
     AsyncNode,
     Graph,
@@ -25,75 +25,12 @@ from squall.streams.nodes import (
     WindowNode,
 )
 from squall.streams.steps import Step
+from squall.streams.tasks import Output, Task
 from squall.streams.values import TIME_FIELD, Layout, fields_of
-from squall.windows.spec import Windows
 
 LATE = "late"
 
 _INNER = frozenset({"arm", "values", "key_by", "fields", "event_time"})
-
-
-@dataclass(eq=False, slots=True)
-class Output:
-    """A stream that a task emits; of a task of steps, `step` is the one whose values these are."""
-
-    task: Task
-    stream: str
-    layout: Layout
-    timed: bool
-    fields: list[str]
-    step: int = -1
-    of: Spec = None
-
-    def encoded_input(self) -> list[Any]:
-        """As an input of a bolt of ours."""
-        return [self.task.id, self.stream, self.layout.value, self.timed, self.of]
-
-    def encoded_output(self) -> list[Any]:
-        """As an output of a task of steps."""
-        return [self.step, self.stream, self.layout.value, self.timed, self.fields]
-
-
-@dataclass(eq=False, slots=True)
-class Task:
-    """A component: a source, fused steps, or one operation."""
-
-    node: Node  # of the source or the operation; of steps: the first
-    id: str = ""
-    steps: list[StepNode] = field(default_factory=list)
-    program: list[Step] = field(default_factory=list)
-    inputs: list[tuple[Output, str]] = field(default_factory=list)  # with a grouping
-    outputs: list[Output] = field(default_factory=list)
-    left: int = 0  # of a join: how many of the inputs are on the left
-    windows: Windows | None = None
-
-    @property
-    def named(self) -> Node:
-        """The node that the user named; otherwise the last."""
-        nodes: list[Node] = [*self.steps] if self.steps else [self.node]
-        return next((node for node in nodes if node.id is not None), nodes[-1])
-
-    def executors(self, default: int) -> int:
-        """How many it has: those that the user gave it, or else the program's `default`."""
-        node = self.node
-        alone = isinstance(node, WindowNode) and not node.by_key
-        if self.named.parallelism is not None:
-            return self.named.parallelism
-        return 1 if alone or isinstance(node, SourceNode | SinkNode) else default
-
-    @property
-    def is_spout(self) -> bool:
-        return isinstance(self.node, SourceNode) and not self.node.parents
-
-    @property
-    def shown(self) -> list[Node]:
-        """What it does, for people: a call each."""
-        nodes: list[Node] = [*self.steps] if self.steps else [self.node]
-        return [node for node in nodes if getattr(node, "operation", "") != "arm"]
-
-    def place_of(self, step: Node) -> int:
-        """The place of a step in the program."""
-        return self.steps.index(step)  # type: ignore[arg-type]
 
 
 def tasks_of(graph: Graph) -> list[Task]:
@@ -131,6 +68,7 @@ class _Planner:
             taken = [one for one in self._children[node] if not isinstance(one, LateNode)]
             if not taken and _emits(node):
                 self._output(node, Layout.VALUE, timed=False)
+        find_marks(self._tasks)
         return self._tasks
 
     def _with_time(self) -> Iterator[Node]:
@@ -171,7 +109,7 @@ class _Planner:
                 operation=node.operation,
                 function=node.function,
                 label=node.described,
-                extra=node.extra,
+                extra=_extra(node),
             )
         )
         return task
@@ -295,6 +233,16 @@ class _Planner:
         if isinstance(node, LateNode | WindowNode):
             return LATE if isinstance(node, LateNode) else "default"
         return "default" if not task.outputs else f"stream-{len(task.outputs) + 1}"
+
+
+def _extra(node: StepNode) -> Any:
+    """What a step gets beside its function."""
+    time = node.time
+    if time is None:
+        return node.extra
+    idle_ms = None if time.idle_secs is None else round(time.idle_secs * 1000)
+    interval_ms = round(time.watermark_interval_secs * 1000)
+    return [round(time.lag_secs * 1000), idle_ms, interval_ms, node.parts]
 
 
 def _one_name(task: Task, node: StepNode) -> bool:

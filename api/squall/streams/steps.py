@@ -119,7 +119,7 @@ def explained(error: BaseException, label: str, value: Any) -> BaseException:
 _Run = Callable[[Flow, Fail], Flow]
 
 
-def _applied(
+def applied(
     function: Callable[[Any], Any], label: str, flow: Flow, fail: Fail
 ) -> tuple[list[Any], list[int]]:
     """The results of a function, and the places of the values for which it raised."""
@@ -148,7 +148,7 @@ def _map(spec: Spec, label: str, extra: Any, registry: Registry) -> _Run:
     function = callable_of(spec)
 
     def run(flow: Flow, fail: Fail) -> Flow:
-        results, failed = _applied(function, label, flow, fail)
+        results, failed = applied(function, label, flow, fail)
         left = flow.without(failed)
         return Flow(results, left.origins, left.times)
 
@@ -159,11 +159,11 @@ def _filter(spec: Spec, label: str, extra: Any, registry: Registry) -> _Run:
     function = callable_of(spec)
 
     def run(flow: Flow, fail: Fail) -> Flow:
-        results, failed = _applied(function, label, flow, fail)
+        results, failed = applied(function, label, flow, fail)
         left = flow.without(failed)
         if not _BOOLS.issuperset(map(type, results)):  # `bool` may raise, as that of an array does
             answers = Flow(results, left.origins)
-            results, failed = _applied(bool, f"the answer of {label}", answers, fail)
+            results, failed = applied(bool, f"the answer of {label}", answers, fail)
             left = left.without(failed)
         return left.kept(results)
 
@@ -224,7 +224,7 @@ def _peek(spec: Spec, label: str, extra: Any, registry: Registry) -> _Run:
     function = callable_of(spec)
 
     def run(flow: Flow, fail: Fail) -> Flow:
-        _, failed = _applied(function, label, flow, fail)
+        _, failed = applied(function, label, flow, fail)
         return flow.without(failed)
 
     return run
@@ -235,7 +235,7 @@ def _print(spec: Spec, label: str, prefix: Any, registry: Registry) -> _Run:
         return f"{prefix}{value}\n"
 
     def run(flow: Flow, fail: Fail) -> Flow:
-        lines, failed = _applied(shown, label, flow, fail)
+        lines, failed = applied(shown, label, flow, fail)
         print("".join(lines), end="", flush=True)
         return flow.without(failed)
 
@@ -246,11 +246,11 @@ def _event_time(spec: Spec, label: str, extra: Any, registry: Registry) -> _Run:
     function = callable_of(spec)
 
     def run(flow: Flow, fail: Fail) -> Flow:
-        times, failed = _applied(function, label, flow, fail)
+        times, failed = applied(function, label, flow, fail)
         left = flow.without(failed)
         if not times or (set(map(type, times)) == {int} and max(times) <= _LAST_MS):
             return Flow(left.values, left.origins, times)
-        times, failed = _applied(_time, label, Flow(times, left.origins), fail)
+        times, failed = applied(_time, label, Flow(times, left.origins), fail)
         left = left.without(failed)
         return Flow(left.values, left.origins, times)
 
@@ -274,7 +274,7 @@ def _key_by(spec: Spec, label: str, extra: Any, registry: Registry) -> _Run:
         if function is None:
             keys, left = flow.values, flow
         else:
-            keys, failed = _applied(function, label, flow, fail)
+            keys, failed = applied(function, label, flow, fail)
             left = flow.without(failed)
         keyed = Flow(left.values, left.origins, left.times, keys)
         types = set(map(type, keys))
@@ -317,7 +317,7 @@ def _branch(spec: Spec, label: str, predicates: Any, registry: Registry) -> _Run
         return NOWHERE
 
     def run(flow: Flow, fail: Fail) -> Flow:
-        arms, failed = _applied(choose, label, flow, fail)
+        arms, failed = applied(choose, label, flow, fail)
         left = flow.without(failed)
         return Flow(left.values, left.origins, left.times, None, arms)
 
@@ -360,7 +360,7 @@ def _fields(spec: Spec, label: str, names: Any, registry: Registry) -> _Run:
         return tuple(getattr(value, name) for name in names)
 
     def run(flow: Flow, fail: Fail) -> Flow:
-        rows, failed = _applied(values_of, label, flow, fail)
+        rows, failed = applied(values_of, label, flow, fail)
         left = flow.without(failed)
         return Flow(rows, left.origins, left.times)
 

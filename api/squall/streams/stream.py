@@ -148,12 +148,22 @@ class Stream(Generic[T]):
         lag_secs: float = 0.0,
         idle_secs: float | None = None,
         watermark_interval_secs: float = 1.0,
+        parts: Callable[[T], Hashable] | None = None,
     ) -> Stream[T]:
         """The same values, each with the time at which it happened: `at` returns milliseconds since
         the epoch or a datetime with a time zone. What comes of a value has its time, so windows
-        further on are in event time. The other arguments are those of `EventTime`."""
+        further on are in event time.
+
+        Windows wait for the task of the source that is furthest behind. If a task reads several
+        files or partitions, `parts` returns which one a value is from, and they wait for the
+        furthest behind of these: `parts=itemgetter("path")`. `lag_secs` is how far out of order the
+        values of one task, or one part, are. One from which nothing came for `idle_secs` while
+        others went on does not count (None: for 30 s; for 10 s if nothing has come from it at all),
+        nor does a task whose source has ended. `watermark_interval_secs` is that of `EventTime`."""
         node = self._step("event_time", at)
         assert isinstance(node, StepNode)
+        if parts is not None:
+            node.parts = _spec(self._graph, "parts", parts)
         time = EventTime(
             lag_secs=lag_secs,
             idle_secs=idle_secs,

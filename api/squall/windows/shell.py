@@ -18,6 +18,8 @@ from squall.windows.evictors import Event
 from squall.windows.groups import GroupedWindows, Grouping, movable
 from squall.windows.held import Held
 from squall.windows.left_out import LeftOut
+from squall.windows.mark_sender import MarkOut, MarkSender
+from squall.windows.marks import InputMarks, Mark, State
 from squall.windows.on_disk import DiskRows, RowCodec, known_key
 from squall.windows.operators import Late, Operator, Output, Ready, Release, make_operator
 from squall.windows.reading import key_getter, millis_of, whole_times
@@ -49,6 +51,8 @@ Clock = Callable[[], float]
 _EXPIRE_MS_MIN = 1000
 _SLICE_MAX = 1024  # windows
 _RELEASED_MAX = 8192  # tuples that are acked in one go, which is cheaper than in many
+RESULTS_LAG_MS = 1
+"""The least lag of windows over results of windows, which they have where there are no marks."""
 _KEEPS = 3  # times in a message timeout that tuples in windows are kept alive
 
 
@@ -98,11 +102,18 @@ class DrivenBolt(Bolt):
     # The engine's, which calls what it is given slice by slice, until that returns False, and gives
     # the bolt no tuple before: see `Shell.go_on`. None: timers do all their work at once.
     _squall_in_slices: Callable[[Callable[[Clock, float], bool]], None] | None = None
+    # The engine's: the components whose marks of event time it gets, and where its own go.
+    _squall_marks_from: Sequence[str] = ()
+    _squall_marks: MarkOut | None = None
     #: Whether its windows need their tuples, and not just totals.
     _squall_reads_tuples: ClassVar[bool] = True
 
     def execute_tick(self, tup: Tuple) -> None:
         raise NotImplementedError
+
+    def _squall_mark(self, component: str, task: int, values: Sequence[Any]) -> None:
+        """For the engine: a mark has come."""
+        self._squall_shell.marked(component, task, Mark(*values))
 
     def _timestamp_of(self, plan: WindowPlan) -> Callable[[Tuple], Any] | None:
         """How the time of a tuple is found; None: by when it comes."""
@@ -170,6 +181,11 @@ class Shell:
             now_ms=self._start_ms,
         )
         self.anchors: Sequence[Tuple] = ()
+        self._marks = self._input_marks(inputs) if event_time else None
+        self._has_advanced = False  # without marks of others: since the last reminder
+        self._sender: MarkSender | None = None
+        if event_time and not bolt._squall_driven:
+            self._sender = MarkSender(bolt, context, plan.watermark_ms, self._own_marks)
         self._in_slices = None if bolt._squall_driven else bolt._squall_in_slices
         self._rest: Iterator[Output] | None = None  # of what a timer has begun: see `go_on`
         self._leaving: Sequence[Tuple] = ()  # released in pieces, of which some may be left
@@ -191,6 +207,20 @@ class Shell:
         if calls is not None and calls.grouping is not None and movable(plan, calls.grouping):
             return GroupedWindows(make, calls.grouping, event_time=event_time)
         return make()
+
+    def _input_marks(self, inputs: Sequence[tuple[str, str]]) -> InputMarks | None:
+        """The marks of its inputs, if all have some."""
+        plan, sources = self.plan, self._bolt._squall_marks_from
+        if not inputs or any(component not in sources for component, _ in inputs):
+            return None
+        return InputMarks(
+            {one: self._context.component_tasks(one[0]) for one in inputs},
+            idle_ms=plan.idle_ms,
+            interval_ms=plan.watermark_ms,
+            now_ms=self._start_ms,
+            lag_ms=plan.lag_ms,
+            apart=True,
+        )
 
     @property
     def _holds(self) -> bool:
@@ -419,8 +449,9 @@ class Shell:
         if source is not None and self.plan.timestamp_field is not None:
             times = whole_times(timestamp, tuples)
             if times and min(times) >= first_ms:  # all are in time
-                inputs = (source.source_component, source.source_stream)
-                watermarks.track(inputs, max(times), now_ms)
+                if self._marks is None:
+                    inputs = (source.source_component, source.source_stream)
+                    watermarks.track(inputs, max(times), now_ms)
                 return list(zip(times, tuples, strict=True))
         for tup in tuples:
             try:
@@ -434,7 +465,7 @@ class Shell:
             if latest_ms is None or at_ms > latest_ms:
                 latest_ms = at_ms
             (events if at_ms >= first_ms else late).append((at_ms, tup))
-        if latest_ms is not None and source is not None:
+        if latest_ms is not None and source is not None and self._marks is None:
             watermarks.track((source.source_component, source.source_stream), latest_ms, now_ms)
         if self._held.disk is not None:
             late = self._bounded(late)
@@ -500,12 +531,50 @@ class Shell:
         if self._rest is not None:
             return  # at the next interval
         now_ms = self._now_ms()
+        if self._marks is not None:
+            self._marks.pass_time(now_ms)
+        self._advance(now_ms)
+        if self._sender is not None:
+            self._sender.remind()
+
+    def marked(self, component: str, task: int, mark: Mark) -> None:
+        """A task before this one has said how far it is: behind all values that it has emitted
+        before, as all that a timer has begun is finished before an inbox is taken."""
+        if self._marks is None:
+            return
+        self.finish()
+        now_ms = self._now_ms()
+        self._marks.told(component, task, mark, now_ms)
+        self._advance(now_ms)
+
+    def _advance(self, now_ms: int) -> None:
+        """Advance the watermark as far as it goes, and fire what ends with it."""
         if self.windows.is_behind:
             self._catch_up(now_ms)
-        watermark_ms = self.windows.watermarks.advance(now_ms)
+        watermarks = self.windows.watermarks
+        if self._marks is None:
+            watermark_ms = watermarks.advance(now_ms)
+        else:
+            watermark_ms = watermarks.advance_to(self._marks.at_ms(now_ms))
         if watermark_ms is not None:
             self.revision += 1
+            self._has_advanced = True
             self._begin(self.windows.operator.advance(watermark_ms, now_ms))
+        if self._sender is not None:
+            self._sender.send_soon()
+
+    def _own_marks(self) -> Iterable[Mark] | None:
+        """What it says of its results, which have the time of the end of their window; None: some
+        that are before the watermark are not out yet."""
+        if self._rest is not None or self.windows.is_behind:
+            return None
+        at_ms = self.windows.watermarks.current_ms or None
+        if self._marks is not None:
+            state = self._marks.state
+        else:
+            state = State.ACTIVE if self._has_advanced else State.SILENT
+            self._has_advanced = False
+        return [Mark("default", at_ms, max(self.plan.lag_ms, RESULTS_LAG_MS), state)]
 
     def _catch_up(self, now_ms: int) -> None:
         """Fire the windows of key groups whose task was behind this one's watermark."""
@@ -668,6 +737,8 @@ class Shell:
             if not is_left:  # what has raised has ended, too
                 self._rest = None
                 self._wait_for_sessions()
+                if self._sender is not None:
+                    self._sender.send_soon()
         if not is_left:
             self._compact()
         return is_left

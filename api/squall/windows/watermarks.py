@@ -56,6 +56,13 @@ class Watermarks:
         self.current_ms = watermark_ms
         return watermark_ms
 
+    def advance_to(self, watermark_ms: int | None) -> int | None:
+        """Advance it to where others say that it is. Returns it if it was not as far before."""
+        if watermark_ms is None or watermark_ms <= self.current_ms:
+            return None
+        self.current_ms = watermark_ms
+        return watermark_ms
+
     def end(self, after_ms: int) -> int | None:
         """Advance it to `after_ms` behind the latest timestamp of any input, because no input has
         more. Returns the new watermark, or None if there is none."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.support import stream_steps as steps
 
 from squall import StreamBuilder
-from squall.streams.planning import Task, tasks_of
+from squall.streams.planning import tasks_of
+from squall.streams.tasks import Task
 from squall.windows import tumbling
 
 
@@ -17,6 +20,62 @@ def planned(builder: StreamBuilder) -> dict[str, Task]:
 
 def inputs(task: Task) -> list[tuple[str, str, str]]:
     return [(output.task.id, output.stream, how) for output, how in task.inputs]
+
+
+def marks(tasks: dict[str, Task]) -> dict[str, tuple[list[str], list[list[Any]]]]:
+    """The components whose marks of event time a task gets, and the streams that it marks."""
+    return {
+        name: (task.marks_from, task.marked)
+        for name, task in tasks.items()
+        if task.marks_from or task.marked
+    }
+
+
+def test_marks_lead_from_event_time_to_windows() -> None:
+    builder = StreamBuilder()
+    timed = builder.source("events", steps.Events(), of=steps.Event).event_time(steps.at_of)
+    some = timed.filter(steps.is_even).named("some").map_async(steps.slow_double).named("waits")
+    counts = some.key_by(steps.user_of).window(tumbling(secs=60)).count().named("counts")
+    counts.window(tumbling(secs=600)).count().named("again")
+    timed.map(steps.user_of).named("users").print()
+    assert marks(planned(builder)) == {
+        "some": (["events"], [["default", 0]]),
+        "waits": (["some"], []),
+        "key_by-user_of": (["waits"], [["default", -1]]),
+        "counts": (["key_by-user_of"], []),
+        "all": (["counts"], [["default", -1]]),
+        "again": (["all"], []),
+    }
+
+
+def test_there_are_no_marks_without_windows_in_event_time() -> None:
+    builder = StreamBuilder()
+    timed = builder.source("events", steps.Events(), of=steps.Event).event_time(steps.at_of)
+    timed.key_by(steps.user_of).count().print()
+    assert marks(planned(builder)) == {}
+
+
+def test_two_times_of_one_task_have_marks_of_their_own() -> None:
+    builder = StreamBuilder()
+    rows = builder.source("events", steps.Events(), of=steps.Event).map(steps.double)
+    for at in (steps.at_of, steps.amount_of):
+        rows.event_time(at).key_by(steps.user_of).window(tumbling(secs=60)).count()
+    assert marks(planned(builder)) == {
+        "map-double": (["events"], [["default", 1], ["stream-2", 3]]),
+        "window-count": (["map-double"], []),
+        "window-count-2": (["map-double"], []),
+    }
+
+
+def test_late_values_have_no_marks() -> None:
+    builder = StreamBuilder()
+    timed = builder.source("events", steps.Events(), of=steps.Event).event_time(steps.at_of)
+    counts = timed.key_by(steps.user_of).window(tumbling(secs=60)).count().named("counts")
+    late = counts.late().merge(timed).named("late")
+    late.key_by(steps.user_of).window(tumbling(secs=60)).count().named("again")
+    found = marks(planned(builder))
+    assert "again" not in found
+    assert "late" not in found
 
 
 def test_adjacent_narrow_steps_are_one_component() -> None:
