@@ -97,6 +97,9 @@ async def write_frame(
     if writer.is_closing():  # uvloop raises RuntimeError for a write after that
         raise ConnectionResetError("the connection is closed")
     writer.writelines((_HEAD.pack(sum(map(len, message))), *message))
+    # asyncio of Python 3.12.0 to 3.12.8, 3.13.0 and 3.13.1 does not see in writelines that the
+    # buffer is over its limit (CVE-2024-12254), and drain would not wait: setting it looks again.
+    writer.transport.set_write_buffer_limits(high=0)
     async with deadline(timeout_secs, "a frame was not read"):
         await writer.drain()
 

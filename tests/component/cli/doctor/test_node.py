@@ -177,6 +177,7 @@ async def test_a_listener_of_another_kind_is_no_traceback(monkeypatch: pytest.Mo
 
     async def flood(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"x" * 1_000_000)
+        writer.close()
 
     async with await asyncio.start_server(flood, LOCAL) as server:
         port = server.sockets[0].getsockname()[1]

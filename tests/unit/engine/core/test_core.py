@@ -1,10 +1,12 @@
 """What both cores promise alike; the engine's tests, run with SQUALL_CORE=pure and compiled, do the
 rest."""
 
+import functools
 import random
 import struct
 import sys
 import time
+import types
 
 import msgspec
 import pytest
@@ -796,6 +798,74 @@ def test_a_batch_of_several_sources_is_split_correctly(core):
         calls.run_each([mixed, batch_of(core, one, [[6]])], 7)
         assert found == [*whole, (4, 6)]
         assert [(tup.source_task, tup[0]) for tup in kept] == (found if keeps else [])
+
+
+def _held_by_frame(tup):
+    return sys._getframe()
+
+
+def _held_by_traceback(tup):
+    try:
+        raise ValueError
+    except ValueError as error:
+        return error
+
+
+def _yields(tup):
+    yield
+    yield tup
+
+
+def _held_by_generator(tup):
+    suspended = _yields(tup)
+    next(suspended)
+    return suspended
+
+
+@types.coroutine
+def _pause():
+    yield
+
+
+async def _waits(tup):
+    await _pause()
+    return tup
+
+
+def _held_by_coroutine(tup):
+    suspended = _waits(tup)
+    suspended.send(None)
+    return suspended
+
+
+def _result(coroutine):
+    with pytest.raises(StopIteration) as ended:
+        coroutine.send(None)
+    return ended.value.value
+
+
+@both
+@pytest.mark.parametrize(
+    ("hold", "held"),
+    [
+        (lambda tup: [tup], lambda kept: kept[0]),
+        (lambda tup: lambda: tup, lambda kept: kept()),
+        (lambda tup: functools.partial(_yields, tup), lambda kept: kept.args[0]),
+        (_held_by_frame, lambda kept: kept.f_locals["tup"]),
+        (_held_by_traceback, lambda kept: kept.__traceback__.tb_frame.f_locals["tup"]),
+        (_held_by_generator, next),
+        (_held_by_coroutine, _result),
+    ],
+    ids=["list", "closure", "partial", "frame", "traceback", "generator", "coroutine"],
+)
+def test_a_tuple_that_outlives_its_call_is_not_used_again(core, hold, held):
+    """Since Python 3.14 frames borrow their arguments, which the count of references leaves out."""
+    trees = one_worker(core)
+    emitter, _ = emitter_to(core)
+    kept = []
+    calls = bolt_calls(core, emitter, trees, lambda tup: kept.append(hold(tup)))
+    calls.run(batch_of(core, source(core), [[i] for i in range(20)]), 20)
+    assert [held(one)[0] for one in kept] == list(range(20))
 
 
 @both
