@@ -9,7 +9,7 @@ DEV_STAMP := $(VENV)/.installed-dev
 BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo modules test test-compose quick check simulation bench bench-cluster bench-features bench-latency \
+.PHONY: help setup demo modules test test-python test-compose quick check simulation bench bench-cluster bench-features bench-latency \
   bench-idle bench-memory bench-scale bench-scheduling bench-trust bench-encryption bench-multilang bench-windows bench-state \
   bench-streams bench-nexmark bench-nexmark-peers bench-connectors bench-peers bench-spark bench-checkpoints \
   bench-report docs options constraints mutations audit sbom chaos soak format clean
@@ -64,6 +64,14 @@ modules: $(STAMP) ## Compile the modules of the engine that were changed, which 
 
 test: modules ## Run all tests that this machine can run, as CI does
 	$(BIN)/python tests/run_all.py
+
+# With an environment of its own below build, beside .venv.
+OTHER = build/$(shell $(PYTHON) -c 'import sys; print("python%d.%d" % sys.version_info[:2])' || echo python)
+
+test-python: ## Unit and component tests and the README's commands with another Python: PYTHON=python3.13
+	$(MAKE) setup PYTHON=$(PYTHON) VENV=$(OTHER)
+	$(OTHER)/bin/python tests/run_all.py unit component
+	$(OTHER)/bin/python -m pytest -q tests/integration/test_readme.py
 
 test-compose: $(STAMP) ## Test the cluster of deploy/compose in containers (needs Docker, or root to start it)
 	$(BIN)/python -m pytest -v -s tests/compose
