@@ -64,6 +64,16 @@ def part_of(row: Row) -> str:
     return row.part
 
 
+def strict_part_of(row: Row) -> str:
+    if not row.part:
+        raise ValueError("no part")
+    return row.part
+
+
+def parts_of(row: Row) -> list[str]:
+    return [row.part]
+
+
 def is_kept(row: Row) -> bool:
     return row.user != "nobody"
 

@@ -136,6 +136,7 @@ class Marking:
 
 
 def _latest(times: Sequence[Any]) -> int:
-    if set(map(type, times)) == {int}:
-        return int(max(times))
-    return max(map(millis_of, times))
+    try:
+        return millis_of(max(times))
+    except TypeError:  # numbers and datetimes
+        return max(map(millis_of, times))

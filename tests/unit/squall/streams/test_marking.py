@@ -14,6 +14,7 @@ from squall import StreamBuilder
 from squall.streams import Stream
 from squall.testing import TopologyTest
 from squall.windows import EventTime, sliding, tumbling
+from squall_common.errors import InvalidTopologyError
 
 HOUR = 3_600_000
 MINUTE = 60_000
@@ -106,6 +107,33 @@ def test_parts_of_one_task_may_be_hours_apart() -> None:
     ran = Ran(program(as_it_is, tasks=1, parts=apart.part_of))
     check(ran, 2 * HOUR - MINUTE)
     assert Ran(program(as_it_is, tasks=1)).late  # they are one part if nobody says otherwise
+
+
+@pytest.mark.parametrize(
+    ("part_of", "error", "failed"),
+    [(apart.strict_part_of, "no part", 1), (apart.parts_of, "unhashable", 4)],
+)
+def test_a_value_whose_part_cannot_be_told_fails_alone(
+    part_of: Callable[[Row], Any], error: str, failed: int
+) -> None:
+    rows: Script = [
+        Row("a", "ann", 1),
+        Row("", "bob", 2),
+        Row("a", "ann", 3),
+        Row("a", "eve", 70_000),
+    ]
+    apart.SCRIPTS[:] = [rows]
+    with TopologyTest(program(as_it_is, tasks=1, parts=part_of).to_topology_builder()) as test:
+        test.run_for(5)
+        assert len(test.errors) == failed
+        assert all(error in str(one) for one in test.errors)
+        found = [one.values for one in test.emitted("counts", "default")]
+    assert found == ([["ann", 2, 0, MINUTE]] if failed == 1 else [])
+
+
+def test_a_function_of_parts_has_to_be_found_by_workers() -> None:
+    with pytest.raises(InvalidTopologyError, match=r"parts.*lambda"):
+        program(as_it_is, parts=lambda row: row.part).build()
 
 
 def test_values_of_one_part_may_be_out_of_order_by_the_lag() -> None:
