@@ -320,7 +320,7 @@ class ListsOfWindows(AggregateBolt):
         return []
 
     def add(self, total: list[Any], tup: Tuple) -> list[Any]:
-        return [*total, object() if total else 1]
+        return [object()] if total else [1]  # in the place of another
 
     def merge(self, first: list[Any], second: list[Any]) -> list[Any]:
         return first + second
