@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
@@ -12,6 +13,12 @@ FRAME_BYTES_MAX: Final = 16_384_000
 
 _HEAD = struct.Struct(">i")
 
+# Some releases of asyncio do not notice in writelines that the buffer is over its limit, and drain
+# would not wait (CVE-2024-12254).
+_MICRO_THAT_PAUSES = {(3, 12): 9, (3, 13): 2}
+_WRITELINES_DOES_NOT_PAUSE: Final = sys.version_info.micro < _MICRO_THAT_PAUSES.get(
+    sys.version_info[:2], 0
+)
 
 # Bytes of a frame's message that hold the envelope, even with the longest method name.
 ENVELOPE_BYTES_MAX: Final = 272
@@ -96,10 +103,11 @@ async def write_frame(
     """
     if writer.is_closing():  # uvloop raises RuntimeError for a write after that
         raise ConnectionResetError("the connection is closed")
-    writer.writelines((_HEAD.pack(sum(map(len, message))), *message))
-    # asyncio of Python 3.12.0 to 3.12.8, 3.13.0 and 3.13.1 does not see in writelines that the
-    # buffer is over its limit (CVE-2024-12254), and drain would not wait: setting it looks again.
-    writer.transport.set_write_buffer_limits(high=0)
+    frame = (_HEAD.pack(sum(map(len, message))), *message)
+    if _WRITELINES_DOES_NOT_PAUSE:
+        writer.write(b"".join(frame))
+    else:
+        writer.writelines(frame)
     async with deadline(timeout_secs, "a frame was not read"):
         await writer.drain()
 
