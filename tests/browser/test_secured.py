@@ -28,7 +28,9 @@ async def test_a_person_logs_in_sees_their_own_topologies_and_is_logged_out(
         page = await browser.page()
         await page.call("Security.setIgnoreCertificateErrors", ignore=True)
         await page.open(site.url("/"))
-        await page.wait("location.pathname === '/login' && document.querySelector('#token')")
+        await page.wait(
+            "location.pathname === '/login' && document.querySelector('#token') !== null"
+        )
         await page.run("document.querySelector('#token').value = 'wrong'")
         await page.click("Log in")
         await page.wait("document.querySelector('.error')?.innerText.includes('was refused')")
