@@ -50,7 +50,7 @@ def _has_marks(task: Task, output: Output, are_marked: bool) -> bool:
     if task.steps:
         return are_marked or _origin(task, output) != FROM_INPUT
     if isinstance(task.node, WindowNode):
-        return output.stream == "default"  # nobody knows how late late values are
+        return output.stream == "default"  # how late late values are is not known
     return isinstance(task.node, AsyncNode | KeyedNode) and are_marked
 
 

@@ -32,7 +32,7 @@ class Bears(Protocol):
     """A bolt that may have marks to send."""
 
     _squall_marks: MarkOut | None
-    """The engine's; None: nobody gets any."""
+    """Set by the engine; None: no component gets its marks."""
 
 
 class MarkSender:

@@ -16,7 +16,7 @@ A part does not count any more
   from anybody is not silence: it is backpressure, or an outage. One part is never alone silent;
 - if nothing ever came from it, after a shorter wait: it may be empty.
 
-Pure: they get the time, and change with what they are told.
+Pure: the caller gives them the time, and nothing but calls changes them.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Progress:
         self._was_heard = bool(self._heard)
         if not self._heard:
             return
-        # (This process may have stood still, and nobody else.)
+        # (This process may have stood still while the others went on.)
         self._clock_ms += min(max(0, passed_ms), 2 * self._interval_ms)
         for part in self._heard:
             self._parts[part].seen_ms = self._clock_ms
